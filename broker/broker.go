@@ -1,0 +1,119 @@
+// Package broker is what a Kafka cluster can tell a stream thread, as plain data: fetched batches, group events,
+// outcomes of commits, and error classes. The kafka room produces these values, the thread room consumes them, and a
+// simulator can produce them without either. It imports record only.
+package broker
+
+import "github.com/millrace-io/millrace/record"
+
+// Offset is a committed position: the next offset to read, and a short text kept beside it.
+type Offset struct {
+	// At is the next offset to read; None means that nothing was committed.
+	At       int64
+	Metadata string
+}
+
+// None is the Offset.At of a partition for which nothing was committed.
+const None int64 = -1
+
+// Offsets are committed positions by partition.
+type Offsets map[record.TopicPartition]Offset
+
+// Batch is what one fetch brought for one partition, in offset order. Control records and records of aborted
+// transactions are already left out, so Records may be empty although the position moved.
+type Batch struct {
+	Source  record.TopicPartition
+	Records []record.Raw
+	// Next is the position after this batch. It counts control records and compacted gaps: advance by it, never by
+	// the records.
+	Next int64
+	// HighWatermark and LastStable are the partition's ends when the answer was made.
+	HighWatermark, LastStable int64
+	// LogStart is the partition's first offset when the answer was made.
+	LogStart int64
+	// LeaderEpoch is the epoch of the batch's last record, -1 if unknown.
+	LeaderEpoch int32
+	// Bytes is what the batch costs of the partition's fetch credit.
+	Bytes int
+}
+
+// Event is one of the types below that say "an event": Assigned, Revoking, Lost, Rejoining, GroupFailed,
+// OffsetsFetched, OffsetsCommitted, Fetched, FetchFailed, Flushed, ConnectionChanged. Rooms that use brokers add events of their own
+// to the same inbox (a store that was opened, an apply that is done).
+type Event any
+
+// Assigned is an event: a rebalance ended and this member's partitions are known.
+type Assigned struct {
+	Generation int32
+	MemberID   string
+	// Partitions is all that this member owns from now on; Added is the part that it did not own before.
+	Partitions, Added []record.TopicPartition
+	// UserData is the assignor's message to this member, opaque to the kafka room.
+	UserData []byte
+}
+
+// Revoking is an event: these partitions must be given up. The member goes on with its heartbeats and rejoins when
+// Group.Released was called; commits made before that are accepted.
+type Revoking struct {
+	Generation int32
+	Partitions []record.TopicPartition
+}
+
+// Lost is an event: the group threw this member out. Somebody else may own the partitions already, so nothing of them
+// may be committed. The member joins again by itself.
+type Lost struct {
+	Partitions []record.TopicPartition
+	Cause      *Error
+}
+
+// Rejoining is an event: a rebalance has begun. Nothing was given up yet.
+type Rejoining struct{ Reason string }
+
+// GroupFailed is an event: the member cannot go on (authorisation, configuration, a second fence). Its Err is Fatal.
+type GroupFailed struct{ Err *Error }
+
+// OffsetsFetched is an event: the answer to Group.Offsets.
+type OffsetsFetched struct {
+	Token uint64
+	// Offsets has every partition that was asked for; At is None where nothing was committed.
+	Offsets Offsets
+	Err     *Error
+}
+
+// OffsetsCommitted is an event: the answer to Group.Commit. A nil Err means that Kafka has the offsets. Class Migrated
+// means that the member was thrown out (Lost follows or came before); Abort that the partitions are no longer this
+// member's.
+type OffsetsCommitted struct {
+	Token uint64
+	Err   *Error
+}
+
+// Fetched is an event: batches, each of another partition or a later part of the same one, in order.
+type Fetched struct{ Batches []Batch }
+
+// FetchFailed is an event: a partition cannot be read on from its position. With Code OffsetOutOfRange the reset policy decides
+// (LogStart and HighWatermark are the log's range); every other code here is Fatal. What is transient never comes here.
+type FetchFailed struct {
+	Source                            record.TopicPartition
+	Position, LogStart, HighWatermark int64
+	Err                               *Error
+}
+
+// Flushed is an event: the answer to Producer.Flush. With a nil Err every record that was appended before the Flush is
+// in its log.
+type Flushed struct {
+	Token uint64
+	// Ends has, for each partition written since the last Flushed, the offset after its last record.
+	Ends map[record.TopicPartition]int64
+	// Failed are the records that the broker refused (Class Record), with why.
+	Failed []*Error
+	// Err is why the flush as a whole failed: some records may be missing from the log, others may be there.
+	Err *Error
+}
+
+// ConnectionChanged is an event: a role ("group", "fetch", "produce") lost its broker or found it again. Outages never
+// end a node; they show.
+type ConnectionChanged struct {
+	Role string
+	Up   bool
+	Err  error
+}

@@ -1,0 +1,2 @@
+// Package topology is what a Millrace application computes, as pure data.
+package topology
