@@ -23,6 +23,9 @@ type Offsets map[record.TopicPartition]Offset
 type Batch struct {
 	Source  record.TopicPartition
 	Records []record.Raw
+	// From is the position that was asked for. A batch whose From is not its reader's position is stale (the reader was
+	// moved in between) and is dropped.
+	From int64
 	// Next is the position after this batch. It counts control records and compacted gaps: advance by it, never by
 	// the records.
 	Next int64
