@@ -1,0 +1,252 @@
+package thread
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/lifecycle"
+	"github.com/millrace-io/millrace/record"
+	"github.com/millrace-io/millrace/task"
+)
+
+// Config is what a Loop needs. All of it but Epoch is the same for every incarnation of a slot.
+type Config struct {
+	Slot      *Slot
+	Epoch     uint64
+	Positions Positions
+	States    States
+	Watcher   Watcher
+	// TaskOf names the task that a source partition belongs to; Sources is the reverse.
+	TaskOf  func(record.TopicPartition) (record.TaskID, bool)
+	Sources func(record.TaskID) []record.TopicPartition
+	// NewTask builds a task on restored state.
+	NewTask        func(id record.TaskID, state task.State, p task.Producer) (*task.Task, error)
+	CommitInterval time.Duration
+	// UncommittedBytes is the size of all overlays of the thread above which it commits early, and processes nothing
+	// while the commit before that is still under way.
+	UncommittedBytes int64
+	// BufferedBytes is how much may wait for the producer's acknowledgements before processing pauses.
+	BufferedBytes int64
+	// Budget is how many records one step takes from one task before it looks at the next.
+	Budget int
+	Log    *slog.Logger
+}
+
+// Loop is one incarnation of a stream thread: poll, process, commit, as a state machine that is driven by Step. It
+// starts no goroutine and reads no clock; one goroutine owns it.
+type Loop struct {
+	cfg     Config
+	slot    *Slot
+	machine *lifecycle.Machine[lifecycle.Thread]
+
+	tasks   map[record.TaskID]*entry
+	running []*entry
+	// closing counts the States.Close calls that have not been answered, by task.
+	closing map[record.TaskID]int
+
+	// commit is the one that is under way; nil between commits.
+	commit     *commit
+	nextCommit time.Time
+	commitNow  bool
+
+	stopping bool
+	events   []broker.Event
+	now      time.Time
+	cause    error
+}
+
+// entry is one assigned task on its way to running.
+type entry struct {
+	id    record.TaskID
+	tps   []record.TopicPartition
+	state task.State
+	task  *task.Task
+	// at is where its partitions start; complete when known is set.
+	at    broker.Offsets
+	known bool
+	// token is the request for committed offsets or positions that it waits for.
+	token uint64
+	// revoking is set while the group waits for the task to be given up.
+	revoking bool
+}
+
+// NewLoop returns an incarnation in CREATED.
+func NewLoop(cfg Config) *Loop {
+	return &Loop{
+		cfg: cfg, slot: cfg.Slot, machine: lifecycle.NewMachine(&lifecycle.ThreadTable, cfg.Slot.Name),
+		tasks: map[record.TaskID]*entry{}, closing: map[record.TaskID]int{},
+	}
+}
+
+// Start moves to REBALANCING and takes over what the slot owns. cause is why the incarnation before this one ended.
+func (l *Loop) Start(now time.Time, cause error) {
+	l.now, l.cause = now, cause
+	l.nextCommit = now.Add(l.cfg.CommitInterval)
+	l.become(lifecycle.ThreadRebalancing)
+	if l.slot.joined {
+		l.adopt(l.slot.assigned)
+	}
+	if r := l.slot.revoking; r != nil {
+		l.revoke(*r)
+	}
+}
+
+// State is the published state.
+func (l *Loop) State() lifecycle.Thread { return l.machine.State() }
+
+// Stop asks for a clean end: a last commit, then every task closed. Step reports when it is done.
+func (l *Loop) Stop() { l.stopping = true }
+
+// Done is what Step returns once a stopped loop has nothing open.
+var Done = errors.New("thread: stopped")
+
+// Step takes in what has arrived, processes a bounded amount, and moves the commit on. It returns when it wants to be
+// called again even if nothing arrives: now, if there is work left.
+//
+// Its error ends the incarnation: Done after Stop, else the bare cause (a *task.ProcessError, a *broker.Error, an error
+// of a store). Nothing may be called after it but Abandon.
+func (l *Loop) Step(now time.Time) (next time.Time, err error) {
+	l.now = now
+	l.events = l.slot.Inbox.Poll(l.events[:0])
+	for i, e := range l.events {
+		l.events[i] = nil
+		if err := l.handle(e); err != nil {
+			return now, err
+		}
+	}
+	if l.stopping {
+		if done, err := l.stop(); err != nil || done {
+			return now, errors.Join(err, doneIf(done && err == nil))
+		}
+	}
+	busy, err := l.process()
+	if err != nil {
+		return now, err
+	}
+	if err := l.maybeCommit(); err != nil {
+		return now, err
+	}
+	l.settle()
+	if busy {
+		return now, nil
+	}
+	return l.deadline(), nil
+}
+
+func doneIf(done bool) error {
+	if done {
+		return Done
+	}
+	return nil
+}
+
+// Abandon gives up everything after a failed Step, without a commit: what was not committed is processed again by the
+// next incarnation. Stores are flushed as they close, so it has little to restore.
+func (l *Loop) Abandon() {
+	for _, e := range l.tasks {
+		l.giveUp(e)
+	}
+	l.slot.Producer.Reset()
+}
+
+// Fail publishes that the incarnation has ended and abandons it. A thread that was going to run on is REBALANCING from
+// here until its supervisor has restarted it or has given up; one that was stopping is ERROR.
+func (l *Loop) Fail(now time.Time, cause error) {
+	l.now, l.cause = now, cause
+	if l.machine.State() == lifecycle.ThreadPendingShutdown {
+		l.become(lifecycle.ThreadError)
+	} else {
+		l.become(lifecycle.ThreadRebalancing)
+	}
+	l.Abandon()
+}
+
+func (l *Loop) become(s lifecycle.Thread) {
+	if s == l.machine.State() && s != lifecycle.ThreadRebalancing {
+		return
+	}
+	l.machine.Become(s)
+	l.cfg.Watcher.Became(lifecycle.ThreadStatus{Name: l.slot.Name, State: s, Epoch: l.cfg.Epoch, Cause: l.cause, Since: l.now})
+}
+
+// handle takes in one event.
+func (l *Loop) handle(e broker.Event) error {
+	switch e := e.(type) {
+	case broker.Fetched:
+		l.onFetched(e)
+	case broker.Flushed:
+		return l.onFlushed(e)
+	case broker.OffsetsCommitted:
+		return l.onOffsetsCommitted(e)
+	case UnitApplied:
+		return l.onApplied(e)
+	case broker.Assigned:
+		l.onAssigned(e)
+	case broker.Revoking:
+		l.slot.revoking = &e
+		l.revoke(e)
+	case broker.Lost:
+		l.onLost(e)
+	case broker.OffsetsFetched:
+		return l.onOffsets(e)
+	case PositionsResolved:
+		return l.onPositions(e)
+	case StateReady:
+		return l.onStateReady(e)
+	case StateFailed:
+		return l.onStateFailed(e)
+	case StateClosed:
+		l.onStateClosed(e)
+	case broker.FetchFailed:
+		return l.onFetchFailed(e)
+	case broker.GroupFailed:
+		return e.Err
+	case broker.ConnectionChanged:
+		l.cfg.Log.Info("connection", "thread", l.slot.Name, "role", e.Role, "up", e.Up, "err", e.Err)
+	case broker.Rejoining:
+		l.cfg.Log.Debug("rejoining", "thread", l.slot.Name, "reason", e.Reason)
+	default:
+		return fmt.Errorf("thread: unknown event %T", e)
+	}
+	return nil
+}
+
+// settle moves between REBALANCING and RUNNING as the tasks do.
+func (l *Loop) settle() {
+	if l.stopping || !l.slot.joined {
+		return
+	}
+	settled := l.slot.revoking == nil && len(l.running) == len(l.tasks)
+	switch {
+	case settled && l.machine.State() == lifecycle.ThreadRebalancing:
+		l.become(lifecycle.ThreadRunning)
+	case !settled && l.machine.State() == lifecycle.ThreadRunning:
+		l.become(lifecycle.ThreadRebalancing)
+	}
+}
+
+// deadline is when Step has something to do even if no event arrives.
+func (l *Loop) deadline() time.Time {
+	next := l.slot.Producer.Tick(l.now)
+	if next.IsZero() || next.After(l.now.Add(time.Second)) {
+		next = l.now.Add(time.Second)
+	}
+	if l.commit == nil && l.nextCommit.Before(next) && l.needsCommit() {
+		next = l.nextCommit
+	}
+	for _, e := range l.running {
+		if ready, at := e.task.Ready(l.now); !ready && !at.IsZero() && at.Before(next) {
+			next = at
+		}
+		if at, ok := e.task.NextWallClock(); ok && at.Before(next) {
+			next = at
+		}
+	}
+	if l.full() && l.slot.Producer.Buffered() > l.cfg.BufferedBytes {
+		next = l.now.Add(time.Millisecond)
+	}
+	return next
+}

@@ -1,0 +1,116 @@
+package thread
+
+import (
+	"time"
+
+	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/lifecycle"
+	"github.com/millrace-io/millrace/record"
+	"github.com/millrace-io/millrace/task"
+)
+
+// Every port below only submits: what it is asked for is carried out elsewhere and comes back through the slot's inbox
+// as the event that the method names. None of them blocks.
+
+// Group is the slot's member of the consumer group.
+type Group interface {
+	// Released answers a broker.Revoking: its partitions are committed and closed.
+	Released(generation int32, tps []record.TopicPartition)
+	// Commit sends positions. Exactly one broker.OffsetsCommitted with the token follows.
+	Commit(token uint64, offsets broker.Offsets)
+	// Offsets asks for committed positions. Exactly one broker.OffsetsFetched with the token follows.
+	Offsets(token uint64, tps []record.TopicPartition)
+	// Rejoin starts a rebalance.
+	Rejoin(reason string)
+}
+
+// Fetcher reads partitions. broker.Fetched and broker.FetchFailed follow.
+type Fetcher interface {
+	// Start reads tp from the given offset; on a partition that is being read it moves the position.
+	Start(tp record.TopicPartition, at int64)
+	// Stop ends reading. Batches that were under way may still arrive.
+	Stop(tps ...record.TopicPartition)
+	// Credit gives back bytes that were consumed.
+	Credit(tp record.TopicPartition, bytes int)
+}
+
+// Producer writes records.
+type Producer interface {
+	task.Producer
+	// Tick sends batches that have waited long enough and says when to call it again.
+	Tick(now time.Time) (next time.Time)
+	// Buffered is what was appended and not acknowledged, in bytes.
+	Buffered() int64
+	// Flush sends everything. Exactly one broker.Flushed with the token follows.
+	Flush(token uint64)
+	// Reset forgets what an earlier incarnation appended.
+	Reset()
+}
+
+// Positions finds where to start reading partitions for which nothing is committed, by each source's reset policy.
+type Positions interface {
+	// Resolve completes with PositionsResolved.
+	Resolve(token uint64, tps []record.TopicPartition)
+}
+
+// States owns the tasks' state on disk and its publication to queries. Calls for one task are carried out in order;
+// the epoch is the incarnation's, and comes back in each event, so that an incarnation ignores its predecessor's.
+type States interface {
+	// Open opens and restores a task's stores. It completes with StateReady or StateFailed.
+	Open(id record.TaskID, epoch uint64)
+	// Apply writes a committed unit and the changelog ends that belong to it in one batch. It completes with UnitApplied.
+	Apply(id record.TaskID, epoch uint64, u *task.Unit, ends map[record.TopicPartition]int64)
+	// Replay reads the changelog's tail again after a commit that failed. It completes with StateReady or StateFailed.
+	Replay(id record.TaskID, epoch uint64)
+	// Close ends the leases of readers at once, then flushes and closes. It completes with StateClosed.
+	Close(id record.TaskID, epoch uint64)
+}
+
+// PositionsResolved is the answer to Positions.Resolve: where to start, by partition.
+type PositionsResolved struct {
+	Token uint64
+	At    map[record.TopicPartition]int64
+	Err   error
+}
+
+// StateReady says that a task's state is open and at the end of its changelogs.
+type StateReady struct {
+	Task  record.TaskID
+	Epoch uint64
+	State task.State
+}
+
+// StateFailed says that a task's state could not be opened or restored.
+type StateFailed struct {
+	Task  record.TaskID
+	Epoch uint64
+	Err   error
+}
+
+// UnitApplied is the answer to States.Apply.
+type UnitApplied struct {
+	Task  record.TaskID
+	Epoch uint64
+	Unit  *task.Unit
+	Err   error
+}
+
+// StateClosed is the answer to States.Close. The directory's lock is free. Err is what was not flushed; it costs a
+// longer restore and nothing else.
+type StateClosed struct {
+	Task  record.TaskID
+	Epoch uint64
+	Err   error
+}
+
+// Watcher hears what a loop does. Each method is called on the loop's goroutine, before the change has any other effect,
+// and must not block.
+type Watcher interface {
+	// Became is called at each state change.
+	Became(lifecycle.ThreadStatus)
+	// Running is called when a task is restored, and again when it is after a replay; Gone when it is given up.
+	Running(id record.TaskID)
+	Gone(id record.TaskID)
+	// Assignment is called with the assignor's message of each generation.
+	Assignment(data []byte)
+}

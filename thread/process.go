@@ -1,0 +1,76 @@
+package thread
+
+import (
+	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/record"
+)
+
+// full says that nothing may be processed now: the overlay has reached its limit and the commit that would empty it is
+// still under way, or too much waits for the producer.
+func (l *Loop) full() bool {
+	if l.slot.Producer.Buffered() > l.cfg.BufferedBytes {
+		return true
+	}
+	return l.commit != nil && l.uncommitted() > l.cfg.UncommittedBytes
+}
+
+func (l *Loop) uncommitted() (bytes int64) {
+	for _, e := range l.running {
+		bytes += e.task.Uncommitted()
+	}
+	return bytes
+}
+
+// process gives every running task one turn. busy says that a task took a whole budget, so there may be more.
+func (l *Loop) process() (busy bool, err error) {
+	if l.full() {
+		return false, nil
+	}
+	for _, e := range l.running {
+		n, err := e.task.Process(l.now, l.cfg.Budget)
+		if err != nil {
+			return false, err
+		}
+		if err := e.task.Punctuate(l.now); err != nil {
+			return false, err
+		}
+		if n > 0 {
+			e.task.Credits(l.credit)
+			busy = busy || n == l.cfg.Budget
+		}
+	}
+	l.slot.Producer.Tick(l.now)
+	return busy, nil
+}
+
+func (l *Loop) credit(tp record.TopicPartition, bytes int) { l.slot.Fetcher.Credit(tp, bytes) }
+
+// onFetched hands batches to their tasks. A batch for a task that is not running is dropped with its partition's
+// reader, which was stopped.
+func (l *Loop) onFetched(f broker.Fetched) {
+	for i := range f.Batches {
+		b := &f.Batches[i]
+		id, ok := l.cfg.TaskOf(b.Source)
+		if e := l.tasks[id]; ok && e != nil && e.task != nil && e.ready() {
+			e.task.Add(*b)
+		}
+	}
+}
+
+// onFetchFailed follows the source's reset policy when a position is outside the log; every other failure is the end of
+// the incarnation. The other partitions go on meanwhile (case H15).
+func (l *Loop) onFetchFailed(f broker.FetchFailed) error {
+	id, ok := l.cfg.TaskOf(f.Source)
+	e := l.tasks[id]
+	if !ok || e == nil || !e.ready() {
+		return nil
+	}
+	if f.Err.Code != broker.CodeOffsetOutOfRange {
+		return f.Err
+	}
+	l.cfg.Log.Warn("position is outside the log; the reset policy decides", "partition", f.Source, "position", f.Position,
+		"logStart", f.LogStart, "highWatermark", f.HighWatermark)
+	e.token = l.slot.nextToken()
+	l.cfg.Positions.Resolve(e.token, []record.TopicPartition{f.Source})
+	return nil
+}
