@@ -1,0 +1,390 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/record"
+)
+
+// Admin looks at topics and makes them, on its own connections.
+type Admin struct{ cluster *cluster }
+
+// NewAdmin returns an Admin that has connected to nothing yet.
+func NewAdmin(cfg Config) (*Admin, error) {
+	return &Admin{newCluster(cfg, "admin", cfg.requestTimeout()+30*time.Second, nil)}, nil
+}
+
+// Close ends its connections.
+func (a *Admin) Close() { a.cluster.close() }
+
+// ClusterInfo names a cluster.
+type ClusterInfo struct {
+	ID      string
+	Brokers int
+}
+
+// TopicInfo is a topic as the cluster has it. ID tells a topic from one of the same name before or after it.
+type TopicInfo struct {
+	ID         string
+	Partitions int32
+}
+
+// TopicSpec is a topic to make. Replication -1 is the cluster's default.
+type TopicSpec struct {
+	Name        string
+	Partitions  int32
+	Replication int16
+	Configs     map[string]string
+}
+
+// TopicMismatchError is an existing topic that does not fit.
+type TopicMismatchError struct{ Topic, What, Has, Needs, Fix string }
+
+// Error is one sentence with the fix.
+func (e *TopicMismatchError) Error() string {
+	return fmt.Sprintf("kafka: topic %q has %s %s and needs %s: %s", e.Topic, e.What, e.Has, e.Needs, e.Fix)
+}
+
+// Range is what a partition holds: the first offset, and the one after the last.
+type Range struct{ Start, HighWatermark int64 }
+
+// retry repeats f while its error is of class Retry and ctx lasts.
+func retry(ctx context.Context, f func() error) error {
+	for attempt := 0; ; attempt++ {
+		err := f()
+		var be *broker.Error
+		if err == nil || !errors.As(err, &be) || be.Class != broker.Retry {
+			return err
+		}
+		if !sleep(ctx, backoff(attempt)) {
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// Cluster names the cluster.
+func (a *Admin) Cluster(ctx context.Context) (info ClusterInfo, err error) {
+	err = retry(ctx, func() error {
+		m, err := a.cluster.metadata(nil)
+		if err == nil {
+			info.Brokers = len(m.Brokers)
+			if m.ClusterID != nil {
+				info.ID = *m.ClusterID
+			}
+		}
+		return err
+	})
+	return info, err
+}
+
+// Topics looks topics up. One that does not exist is not in the answer; one that may not be seen is an error.
+func (a *Admin) Topics(ctx context.Context, names ...string) (map[string]TopicInfo, error) {
+	infos := map[string]TopicInfo{}
+	if len(names) == 0 {
+		return infos, nil
+	}
+	err := retry(ctx, func() error {
+		m, err := a.cluster.metadata(names)
+		if err != nil {
+			return err
+		}
+		for _, t := range m.Topics {
+			switch t.Err {
+			case sarama.ErrNoError:
+				infos[t.Name] = TopicInfo{ID: fmt.Sprintf("%x", t.Uuid[:]), Partitions: int32(len(t.Partitions))}
+			case sarama.ErrUnknownTopicOrPartition:
+			case sarama.ErrInvalidTopic:
+				return fmt.Errorf("kafka: topic name %q is not one that Kafka takes: use a-z A-Z 0-9 . _ - only", t.Name)
+			default:
+				return NewError(broker.OpMetadata, int16(t.Err), record.TopicPartition{Topic: t.Name}, t.Err)
+			}
+		}
+		return nil
+	})
+	return infos, err
+}
+
+// controller calls the cluster's controller; metadata names it anew on each call, since it moves.
+func controllerCall[T any](a *Admin, op broker.Op, request func(*sarama.Broker) (T, error)) (T, error) {
+	var zero T
+	m, err := a.cluster.metadata(nil)
+	if err != nil {
+		return zero, err
+	}
+	for _, b := range m.Brokers {
+		if b.ID() == m.ControllerID {
+			answer, err := call(a.cluster.link(b.Addr()), request)
+			if err != nil {
+				return zero, asError(op, record.TopicPartition{}, err)
+			}
+			return answer, nil
+		}
+	}
+	return zero, NewError(op, int16(sarama.ErrNotController), record.TopicPartition{}, sarama.ErrNotController)
+}
+
+// CreateTopics makes topics and waits until they can be written. One that exists is checked: partition count and clean-up
+// policy must fit, else the error is a *TopicMismatchError.
+func (a *Admin) CreateTopics(ctx context.Context, specs []TopicSpec) error {
+	if len(specs) == 0 {
+		return nil
+	}
+	names := make([]string, len(specs))
+	for i, s := range specs {
+		names[i] = s.Name
+	}
+	infos, err := a.Topics(ctx, names...)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	missing := map[string]*sarama.TopicDetail{}
+	for _, s := range specs {
+		if info, ok := infos[s.Name]; ok {
+			errs = append(errs, a.fits(ctx, s, info))
+			continue
+		}
+		d := &sarama.TopicDetail{NumPartitions: s.Partitions, ReplicationFactor: s.Replication, ConfigEntries: map[string]*string{}}
+		for k, v := range s.Configs {
+			d.ConfigEntries[k] = &v
+		}
+		missing[s.Name] = d
+	}
+	if err := errors.Join(errs...); err != nil || len(missing) == 0 {
+		return err
+	}
+	if err := retry(ctx, func() error { return a.create(missing) }); err != nil {
+		return err
+	}
+	return a.writable(ctx, missing)
+}
+
+func (a *Admin) create(missing map[string]*sarama.TopicDetail) error {
+	answer, err := controllerCall(a, broker.OpCreateTopics, func(b *sarama.Broker) (*sarama.CreateTopicsResponse, error) {
+		return b.CreateTopics(&sarama.CreateTopicsRequest{Version: 5, TopicDetails: missing, Timeout: 15 * time.Second})
+	})
+	if err != nil {
+		return err
+	}
+	for name, e := range answer.TopicErrors {
+		if Classify(broker.OpCreateTopics, int16(e.Err)) == broker.Ignore {
+			continue
+		}
+		cause := error(e.Err)
+		if e.ErrMsg != nil {
+			cause = fmt.Errorf("%w: %s", e.Err, *e.ErrMsg)
+		}
+		return NewError(broker.OpCreateTopics, int16(e.Err), record.TopicPartition{Topic: name}, cause)
+	}
+	return nil
+}
+
+// writable waits until every partition of new topics has a leader that answers for it.
+func (a *Admin) writable(ctx context.Context, topics map[string]*sarama.TopicDetail) error {
+	var tps []record.TopicPartition
+	for name, d := range topics {
+		for i := range d.NumPartitions {
+			tps = append(tps, record.TopicPartition{Topic: name, Partition: i})
+		}
+	}
+	_, err := a.Ends(ctx, tps, false)
+	return err
+}
+
+func (a *Admin) fits(ctx context.Context, s TopicSpec, info TopicInfo) error {
+	if s.Partitions > 0 && info.Partitions != s.Partitions {
+		return &TopicMismatchError{s.Name, "a partition count of", fmt.Sprint(info.Partitions), fmt.Sprint(s.Partitions),
+			"the partition count of its source changed, or another application made it; reset the application or delete the topic"}
+	}
+	want := s.Configs["cleanup.policy"]
+	if want == "" {
+		return nil
+	}
+	configs, err := a.TopicConfig(ctx, s.Name)
+	if err != nil {
+		return err
+	}
+	if has := configs["cleanup.policy"]; has != "" && !strings.Contains(has, want) {
+		return &TopicMismatchError{s.Name, "the cleanup.policy", has, want, "alter the topic's configuration"}
+	}
+	return nil
+}
+
+// TopicConfig reads a topic's settings.
+func (a *Admin) TopicConfig(ctx context.Context, name string) (map[string]string, error) {
+	configs := map[string]string{}
+	err := retry(ctx, func() error {
+		answer, err := controllerCall(a, broker.OpDescribeConfigs, func(b *sarama.Broker) (*sarama.DescribeConfigsResponse, error) {
+			return b.DescribeConfigs(&sarama.DescribeConfigsRequest{Version: 2, Resources: []*sarama.ConfigResource{{Type: sarama.TopicResource, Name: name}}})
+		})
+		if err != nil {
+			return err
+		}
+		for _, r := range answer.Resources {
+			if r.ErrorCode != 0 {
+				return NewError(broker.OpDescribeConfigs, r.ErrorCode, record.TopicPartition{Topic: name}, errors.New(r.ErrorMsg))
+			}
+			for _, c := range r.Configs {
+				configs[c.Name] = c.Value
+			}
+		}
+		return nil
+	})
+	return configs, err
+}
+
+// Ends says what partitions hold; committed asks for the last stable offset in the place of the high watermark.
+func (a *Admin) Ends(ctx context.Context, tps []record.TopicPartition, committed bool) (map[record.TopicPartition]Range, error) {
+	ranges := map[record.TopicPartition]Range{}
+	err := retry(ctx, func() error { return a.cluster.ends(tps, committed, ranges) })
+	return ranges, err
+}
+
+func (c *cluster) ends(tps []record.TopicPartition, committed bool, ranges map[record.TopicPartition]Range) error {
+	byLeader := map[*link][]record.TopicPartition{}
+	for _, tp := range tps {
+		to, _, ok := c.leaderOf(tp)
+		if !ok {
+			if _, err := c.metadata([]string{tp.Topic}); err != nil {
+				return err
+			}
+			if to, _, ok = c.leaderOf(tp); !ok {
+				return NewError(broker.OpListOffsets, int16(sarama.ErrLeaderNotAvailable), tp, sarama.ErrLeaderNotAvailable)
+			}
+		}
+		byLeader[to] = append(byLeader[to], tp)
+	}
+	for to, tps := range byLeader {
+		starts, err := c.listOffsets(to, tps, sarama.OffsetOldest, committed)
+		if err != nil {
+			return err
+		}
+		ends, err := c.listOffsets(to, tps, sarama.OffsetNewest, committed)
+		if err != nil {
+			return err
+		}
+		for _, tp := range tps {
+			ranges[tp] = Range{starts[tp], ends[tp]}
+		}
+	}
+	return nil
+}
+
+func (c *cluster) listOffsets(to *link, tps []record.TopicPartition, at int64, committed bool) (map[record.TopicPartition]int64, error) {
+	r := &sarama.OffsetRequest{Version: 4}
+	if committed {
+		r.IsolationLevel = sarama.ReadCommitted
+	}
+	for _, tp := range tps {
+		r.AddBlock(tp.Topic, tp.Partition, at, 1)
+	}
+	answer, err := call(to, func(b *sarama.Broker) (*sarama.OffsetResponse, error) { return b.GetAvailableOffsets(r) })
+	if err != nil {
+		for _, tp := range tps {
+			c.forget(tp)
+		}
+		return nil, asError(broker.OpListOffsets, tps[0], err)
+	}
+	offsets := map[record.TopicPartition]int64{}
+	for _, tp := range tps {
+		block := answer.GetBlock(tp.Topic, tp.Partition)
+		if block == nil || block.Err != sarama.ErrNoError {
+			c.forget(tp)
+			code := sarama.ErrUnknownTopicOrPartition
+			if block != nil {
+				code = block.Err
+			}
+			return nil, NewError(broker.OpListOffsets, int16(code), tp, code)
+		}
+		offsets[tp] = block.Offset
+	}
+	return offsets, nil
+}
+
+// CommittedOffsets reads a group's positions; At is broker.None where nothing was committed, a group that does not exist
+// included.
+func (a *Admin) CommittedOffsets(ctx context.Context, group string, tps []record.TopicPartition) (offsets broker.Offsets, err error) {
+	err = retry(ctx, func() (err error) {
+		to, err := a.cluster.coordinator(group)
+		if err != nil {
+			return err
+		}
+		offsets, err = fetchOffsets(to, group, tps)
+		return err
+	})
+	return offsets, err
+}
+
+func fetchOffsets(to *link, group string, tps []record.TopicPartition) (broker.Offsets, error) {
+	r := &sarama.OffsetFetchRequest{Version: 7, ConsumerGroup: group, RequireStable: true}
+	r.ZeroPartitions()
+	for _, tp := range tps {
+		r.AddPartition(tp.Topic, tp.Partition)
+	}
+	answer, err := call(to, func(b *sarama.Broker) (*sarama.OffsetFetchResponse, error) { return b.FetchOffset(r) })
+	if err != nil {
+		return nil, asError(broker.OpOffsetFetch, record.TopicPartition{}, err)
+	}
+	offsets := broker.Offsets{}
+	for _, tp := range tps {
+		offsets[tp] = broker.Offset{At: broker.None}
+	}
+	if code := answer.Err; code != sarama.ErrNoError {
+		if Classify(broker.OpOffsetFetch, int16(code)) == broker.Ignore {
+			return offsets, nil
+		}
+		return nil, NewError(broker.OpOffsetFetch, int16(code), record.TopicPartition{}, code)
+	}
+	for _, tp := range tps {
+		block := answer.GetBlock(tp.Topic, tp.Partition)
+		if block == nil {
+			continue
+		}
+		if block.Err != sarama.ErrNoError && Classify(broker.OpOffsetFetch, int16(block.Err)) != broker.Ignore {
+			return nil, NewError(broker.OpOffsetFetch, int16(block.Err), tp, block.Err)
+		}
+		if block.Offset >= 0 {
+			offsets[tp] = broker.Offset{At: block.Offset, Metadata: block.Metadata}
+		}
+	}
+	return offsets, nil
+}
+
+// DeleteRecords deletes what is below the given offsets.
+func (a *Admin) DeleteRecords(ctx context.Context, before map[record.TopicPartition]int64) error {
+	return retry(ctx, func() error {
+		byLeader := map[*link]map[string]*sarama.DeleteRecordsRequestTopic{}
+		for tp, at := range before {
+			to, _, ok := a.cluster.leaderOf(tp)
+			if !ok {
+				_, err := a.cluster.metadata([]string{tp.Topic})
+				return errors.Join(err, NewError(broker.OpDeleteRecords, int16(sarama.ErrNotLeaderForPartition), tp, sarama.ErrNotLeaderForPartition))
+			}
+			if byLeader[to] == nil {
+				byLeader[to] = map[string]*sarama.DeleteRecordsRequestTopic{}
+			}
+			t := byLeader[to][tp.Topic]
+			if t == nil {
+				t = &sarama.DeleteRecordsRequestTopic{PartitionOffsets: map[int32]int64{}}
+				byLeader[to][tp.Topic] = t
+			}
+			t.PartitionOffsets[tp.Partition] = at
+		}
+		for to, topics := range byLeader {
+			_, err := call(to, func(b *sarama.Broker) (*sarama.DeleteRecordsResponse, error) {
+				return b.DeleteRecords(&sarama.DeleteRecordsRequest{Version: 1, Topics: topics, Timeout: 10 * time.Second})
+			})
+			if err != nil {
+				return asError(broker.OpDeleteRecords, record.TopicPartition{}, err)
+			}
+		}
+		return nil
+	})
+}

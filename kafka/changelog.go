@@ -1,0 +1,113 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/record"
+)
+
+// Changelog reads whole stretches of partitions for restores, on its own connections.
+type Changelog struct{ cluster *cluster }
+
+// NewChangelog returns a reader that has connected to nothing yet.
+func NewChangelog(cfg Config) (*Changelog, error) {
+	return &Changelog{newCluster(cfg, "restore", 40*time.Second, nil)}, nil
+}
+
+// Close ends its connections; reads that are under way fail.
+func (c *Changelog) Close() { c.cluster.close() }
+
+// Ends says what partitions hold.
+func (c *Changelog) Ends(ctx context.Context, tps []record.TopicPartition) (map[record.TopicPartition]Range, error) {
+	ranges := map[record.TopicPartition]Range{}
+	err := retry(ctx, func() error { return c.cluster.ends(tps, false, ranges) })
+	return ranges, err
+}
+
+// OutOfRangeError is a position that the log does not hold.
+type OutOfRangeError struct {
+	Source        record.TopicPartition
+	Position      int64
+	Start, LogEnd int64
+}
+
+// Error names the position and the range.
+func (e *OutOfRangeError) Error() string {
+	return fmt.Sprintf("kafka: offset %d of %s is outside its log, which holds %d to %d", e.Position, e.Source, e.Start, e.LogEnd)
+}
+
+// Read gives fn the batches from one position to another, until the position has reached to: control records and
+// compacted gaps count, so a stretch without records ends too. Nothing is waited for if from is at to already. What a
+// batch refers to is valid until fn returns. It ends with fn's error, ctx's cause, an *OutOfRangeError, or a Fatal
+// *broker.Error; what is transient is tried again.
+func (c *Changelog) Read(ctx context.Context, tp record.TopicPartition, from, to int64, committed bool, fn func(broker.Batch) error) error {
+	for attempt := 0; from < to; {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		b, err := c.fetch(tp, from, committed)
+		if err != nil {
+			var be *broker.Error
+			if !errors.As(err, &be) || be.Class != broker.Retry {
+				return err
+			}
+			attempt++
+			if !sleep(ctx, backoff(attempt)) {
+				return context.Cause(ctx)
+			}
+			continue
+		}
+		attempt = 0
+		if b.Next == from {
+			continue
+		}
+		from = b.Next
+		if err := fn(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Changelog) fetch(tp record.TopicPartition, from int64, committed bool) (broker.Batch, error) {
+	to, led, ok := c.cluster.leaderOf(tp)
+	if !ok {
+		if _, err := c.cluster.metadata([]string{tp.Topic}); err != nil {
+			return broker.Batch{}, err
+		}
+		if to, led, ok = c.cluster.leaderOf(tp); !ok {
+			return broker.Batch{}, NewError(broker.OpFetch, int16(sarama.ErrLeaderNotAvailable), tp, sarama.ErrLeaderNotAvailable)
+		}
+	}
+	r := &sarama.FetchRequest{Version: 12, MaxWaitTime: 100, MinBytes: 1, MaxBytes: 16 << 20, SessionEpoch: -1}
+	if committed {
+		r.Isolation = sarama.ReadCommitted
+	}
+	r.AddBlock(tp.Topic, tp.Partition, from, 4<<20, led.epoch)
+	answer, err := call(to, func(b *sarama.Broker) (*sarama.FetchResponse, error) { return b.Fetch(r) })
+	if err != nil {
+		c.cluster.forget(tp)
+		return broker.Batch{}, asError(broker.OpFetch, tp, err)
+	}
+	block := answer.GetBlock(tp.Topic, tp.Partition)
+	switch {
+	case block == nil:
+		return broker.Batch{}, NewError(broker.OpFetch, transportCode, tp, errors.New("the answer lacks the partition"))
+	case block.Err == sarama.ErrOffsetOutOfRange:
+		ranges := map[record.TopicPartition]Range{}
+		if err := c.cluster.ends([]record.TopicPartition{tp}, false, ranges); err != nil {
+			return broker.Batch{}, err
+		}
+		return broker.Batch{}, &OutOfRangeError{tp, from, ranges[tp].Start, ranges[tp].HighWatermark}
+	case block.Err != sarama.ErrNoError:
+		c.cluster.forget(tp)
+		return broker.Batch{}, NewError(broker.OpFetch, int16(block.Err), tp, block.Err)
+	}
+	return decodeBlock(tp, from, block, committed), nil
+}

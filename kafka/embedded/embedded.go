@@ -1,0 +1,30 @@
+// Package embedded is an in-process Kafka for the zero-setup start, examples and tests. It speaks the real protocol over
+// loopback and keeps its data in memory. Where it differs from a real broker, the real one decides.
+package embedded
+
+import (
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+// Cluster is a running embedded cluster.
+type Cluster struct{ fake *kfake.Cluster }
+
+// Start runs three brokers on free ports of 127.0.0.1. Further options of the fake apply after that.
+func Start(opts ...kfake.Opt) (*Cluster, error) {
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(3)}, opts...)...)
+	if err != nil {
+		return nil, fmt.Errorf("embedded: start: %w", err)
+	}
+	return &Cluster{c}, nil
+}
+
+// Addrs are the brokers, host:port each.
+func (c *Cluster) Addrs() []string { return c.fake.ListenAddrs() }
+
+// Kfake is the fake itself, with its fault hooks.
+func (c *Cluster) Kfake() *kfake.Cluster { return c.fake }
+
+// Close ends the brokers; their data is gone.
+func (c *Cluster) Close() { c.fake.Close() }

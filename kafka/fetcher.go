@@ -1,0 +1,401 @@
+package kafka
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/record"
+)
+
+// FetcherConfig is how a Fetcher reads. Zero values mean the defaults in brackets.
+type FetcherConfig struct {
+	Config        Config
+	ReadCommitted bool
+	// MaxWait is how long a broker may wait for records [100 ms]. A partition that is started meanwhile waits with it.
+	MaxWait time.Duration
+	// PartitionBytes is what one answer brings of a partition, about [1 MiB]; Credit what may be delivered and not
+	// given back [4 MiB].
+	PartitionBytes, Credit int
+}
+
+// Fetcher reads partitions, on one goroutine per broker that fetches and decodes one answer ahead of its consumer.
+//
+// The mutex protects the positions: the owner starts, stops and credits, the brokers' goroutines advance.
+type Fetcher struct {
+	cfg     FetcherConfig
+	cluster *cluster
+	deliver func(broker.Event)
+	ctx     context.Context
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+
+	mu      sync.Mutex
+	reading map[record.TopicPartition]*position
+	readers map[*link]chan struct{} // wakes the broker's goroutine
+	look    chan struct{}
+}
+
+// position is where the reader of one partition stands. A seek makes another one, so that an answer to an older request is
+// told from the newer reader.
+type position struct {
+	tp      record.TopicPartition
+	next    int64
+	credit  int
+	retryAt time.Time
+	tries   int
+}
+
+// NewFetcher returns a running fetcher that reads nothing yet. deliver gets broker.Fetched, broker.FetchFailed and
+// broker.ConnectionChanged and must not block.
+func NewFetcher(cfg FetcherConfig, deliver func(broker.Event)) (*Fetcher, error) {
+	if cfg.MaxWait <= 0 {
+		cfg.MaxWait = 100 * time.Millisecond
+	}
+	if cfg.PartitionBytes <= 0 {
+		cfg.PartitionBytes = 1 << 20
+	}
+	if cfg.Credit <= 0 {
+		cfg.Credit = 4 << 20
+	}
+	f := &Fetcher{cfg: cfg, deliver: deliver, reading: map[record.TopicPartition]*position{}, readers: map[*link]chan struct{}{}, look: make(chan struct{}, 1)}
+	f.cluster = newCluster(cfg.Config, "fetch", cfg.MaxWait+30*time.Second, deliver)
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	f.wg.Add(1)
+	go f.findLeaders()
+	return f, nil
+}
+
+// Start reads a partition from the given offset; on one that is being read it moves the position.
+func (f *Fetcher) Start(tp record.TopicPartition, at int64) {
+	f.mu.Lock()
+	f.reading[tp] = &position{tp: tp, next: at, credit: f.cfg.Credit}
+	f.mu.Unlock()
+	f.nudge(tp)
+}
+
+// Stop ends reading. A batch that is being delivered may still arrive.
+func (f *Fetcher) Stop(tps ...record.TopicPartition) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, tp := range tps {
+		delete(f.reading, tp)
+	}
+}
+
+// Credit gives back bytes that were consumed.
+func (f *Fetcher) Credit(tp record.TopicPartition, bytes int) {
+	f.mu.Lock()
+	p := f.reading[tp]
+	wake := false
+	if p != nil {
+		wake = p.credit <= 0 && p.credit+bytes > 0
+		p.credit += bytes
+	}
+	f.mu.Unlock()
+	if wake {
+		f.nudge(tp)
+	}
+}
+
+// Close ends the fetcher and waits for its goroutines.
+func (f *Fetcher) Close() {
+	f.cancel()
+	f.cluster.close()
+	f.wg.Wait()
+}
+
+// nudge wakes the goroutine of the partition's leader, or the search for one.
+func (f *Fetcher) nudge(tp record.TopicPartition) {
+	to, _, ok := f.cluster.leaderOf(tp)
+	f.mu.Lock()
+	wake := f.readers[to]
+	f.mu.Unlock()
+	if !ok || wake == nil {
+		wake = f.look
+	}
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
+// findLeaders looks for leaders of partitions that have none, and starts a goroutine for each broker that leads one.
+func (f *Fetcher) findLeaders() {
+	defer f.wg.Done()
+	for attempt := 0; f.ctx.Err() == nil; {
+		topics := f.withoutLeader()
+		if len(topics) == 0 {
+			attempt = 0
+			select {
+			case <-f.look:
+			case <-f.ctx.Done():
+			}
+			continue
+		}
+		_, err := f.cluster.metadata(topics)
+		if err != nil || len(f.withoutLeader()) > 0 {
+			attempt++
+			sleep(f.ctx, backoff(attempt))
+		}
+	}
+}
+
+func (f *Fetcher) withoutLeader() (topics []string) {
+	f.mu.Lock()
+	tps := make([]record.TopicPartition, 0, len(f.reading))
+	for tp := range f.reading {
+		tps = append(tps, tp)
+	}
+	f.mu.Unlock()
+	seen := map[string]bool{}
+	for _, tp := range tps {
+		to, _, ok := f.cluster.leaderOf(tp)
+		if ok {
+			f.reader(to)
+		} else if !seen[tp.Topic] {
+			seen[tp.Topic] = true
+			topics = append(topics, tp.Topic)
+		}
+	}
+	return topics
+}
+
+// reader makes sure that a broker has its goroutine, and wakes it.
+func (f *Fetcher) reader(to *link) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	wake := f.readers[to]
+	if wake == nil && f.ctx.Err() == nil {
+		wake = make(chan struct{}, 1)
+		f.readers[to] = wake
+		f.wg.Add(1)
+		go f.read(to, wake)
+	}
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
+// read is one broker's goroutine.
+func (f *Fetcher) read(to *link, wake chan struct{}) {
+	defer f.wg.Done()
+	for attempt := 0; f.ctx.Err() == nil; {
+		asked, request, wait := f.request(to)
+		if len(asked) == 0 {
+			timer := time.NewTimer(wait)
+			select {
+			case <-wake:
+			case <-timer.C:
+			case <-f.ctx.Done():
+			}
+			timer.Stop()
+			continue
+		}
+		answer, err := call(to, func(b *sarama.Broker) (*sarama.FetchResponse, error) { return b.Fetch(request) })
+		if err != nil {
+			if f.ctx.Err() != nil {
+				return
+			}
+			attempt++
+			f.cluster.note(err)
+			for _, p := range asked {
+				f.cluster.forget(p.tp)
+			}
+			f.poke()
+			sleep(f.ctx, backoff(attempt))
+			continue
+		}
+		attempt = 0
+		f.cluster.note(nil)
+		f.onAnswer(asked, answer)
+	}
+}
+
+func (f *Fetcher) poke() {
+	select {
+	case f.look <- struct{}{}:
+	default:
+	}
+}
+
+// request asks for every partition of the broker that has credit. One that has none, or that must wait, shortens the wait,
+// since it would otherwise sit behind an idle answer.
+func (f *Fetcher) request(to *link) (asked []*position, r *sarama.FetchRequest, idle time.Duration) {
+	r = &sarama.FetchRequest{Version: 12, MaxWaitTime: int32(f.cfg.MaxWait.Milliseconds()), MinBytes: 1, MaxBytes: 64 << 20, SessionEpoch: -1}
+	if f.cfg.ReadCommitted {
+		r.Isolation = sarama.ReadCommitted
+	}
+	idle = time.Minute
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for tp, p := range f.reading {
+		led, l, ok := f.cluster.leaderOf(tp)
+		if !ok || led != to {
+			continue
+		}
+		if now.Before(p.retryAt) {
+			idle = min(idle, p.retryAt.Sub(now))
+			r.MaxWaitTime = 10
+			continue
+		}
+		if p.credit <= 0 {
+			r.MaxWaitTime = 10
+			continue
+		}
+		asked = append(asked, &position{tp: tp, next: p.next})
+		r.AddBlock(tp.Topic, tp.Partition, p.next, int32(f.cfg.PartitionBytes), l.epoch)
+	}
+	return asked, r, idle
+}
+
+// onAnswer turns an answer into one event.
+func (f *Fetcher) onAnswer(asked []*position, answer *sarama.FetchResponse) {
+	var batches []broker.Batch
+	for _, p := range asked {
+		block := answer.GetBlock(p.tp.Topic, p.tp.Partition)
+		if block == nil {
+			continue
+		}
+		if block.Err != sarama.ErrNoError {
+			f.onError(p, block)
+			continue
+		}
+		b := decodeBlock(p.tp, p.next, block, f.cfg.ReadCommitted)
+		if f.advance(p, &b) {
+			batches = append(batches, b)
+		}
+	}
+	if len(batches) > 0 {
+		f.deliver(broker.Fetched{Batches: batches})
+	}
+}
+
+// advance moves the reader if it is still where the request asked.
+func (f *Fetcher) advance(p *position, b *broker.Batch) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.reading[p.tp]
+	if now == nil || now.next != p.next {
+		return false
+	}
+	now.tries = 0
+	if b.Next == p.next {
+		return false
+	}
+	now.next = b.Next
+	now.credit -= b.Bytes
+	return true
+}
+
+func (f *Fetcher) onError(p *position, block *sarama.FetchResponseBlock) {
+	err := NewError(broker.OpFetch, int16(block.Err), p.tp, block.Err)
+	if err.Class == broker.Retry {
+		f.cluster.forget(p.tp)
+		f.mu.Lock()
+		if now := f.reading[p.tp]; now != nil {
+			now.tries++
+			now.retryAt = time.Now().Add(backoff(now.tries))
+		}
+		f.mu.Unlock()
+		f.poke()
+		return
+	}
+	f.mu.Lock()
+	now := f.reading[p.tp]
+	current := now != nil && now.next == p.next
+	if current {
+		delete(f.reading, p.tp)
+	}
+	f.mu.Unlock()
+	if !current {
+		return
+	}
+	failed := broker.FetchFailed{Source: p.tp, Position: p.next, LogStart: block.LogStartOffset, HighWatermark: block.HighWaterMarkOffset, Err: err}
+	f.deliver(failed)
+}
+
+// decodeBlock copies nothing but the records' frames: keys and values share the answer's memory.
+func decodeBlock(tp record.TopicPartition, from int64, block *sarama.FetchResponseBlock, committed bool) broker.Batch {
+	b := broker.Batch{Source: tp, From: from, Next: from, HighWatermark: block.HighWaterMarkOffset, LastStable: block.LastStableOffset, LogStart: block.LogStartOffset, LeaderEpoch: -1}
+	n := 0
+	for _, set := range block.RecordsSet {
+		if set.RecordBatch != nil {
+			n += len(set.RecordBatch.Records)
+		}
+	}
+	b.Records = make([]record.Raw, 0, n)
+	aborted := newAbortedFilter(block, committed)
+	for _, set := range block.RecordsSet {
+		rb := set.RecordBatch
+		if rb == nil || rb.PartialTrailingRecord {
+			continue
+		}
+		if last := rb.LastOffset(); last >= b.Next {
+			b.Next = last + 1
+			b.LeaderEpoch = rb.PartitionLeaderEpoch
+		}
+		if aborted.skips(rb) || rb.Control {
+			continue
+		}
+		first := rb.FirstTimestamp.UnixMilli()
+		for _, r := range rb.Records {
+			offset := rb.FirstOffset + r.OffsetDelta
+			if offset < from {
+				continue
+			}
+			raw := record.Raw{Key: r.Key, Value: r.Value, Offset: offset, Timestamp: first + r.TimestampDelta.Milliseconds()}
+			if rb.LogAppendTime {
+				raw.Timestamp = rb.MaxTimestamp.UnixMilli()
+			}
+			for _, h := range r.Headers {
+				raw.Headers = append(raw.Headers, record.Header{Key: string(h.Key), Value: h.Value})
+			}
+			b.Bytes += len(r.Key) + len(r.Value) + 32
+			b.Records = append(b.Records, raw)
+		}
+	}
+	return b
+}
+
+// abortedFilter leaves out what a read_committed reader must not see: batches of a producer between the first offset of
+// its aborted transaction and the abort's control record.
+type abortedFilter struct {
+	pending map[int64][]int64 // producer id → first offsets, ascending
+	open    map[int64]bool
+	on      bool
+}
+
+func newAbortedFilter(block *sarama.FetchResponseBlock, committed bool) *abortedFilter {
+	f := &abortedFilter{on: committed}
+	if committed && len(block.AbortedTransactions) > 0 {
+		f.pending, f.open = map[int64][]int64{}, map[int64]bool{}
+		for _, a := range block.AbortedTransactions {
+			f.pending[a.ProducerID] = append(f.pending[a.ProducerID], a.FirstOffset)
+		}
+	}
+	return f
+}
+
+func (f *abortedFilter) skips(rb *sarama.RecordBatch) bool {
+	if !f.on || f.pending == nil || !rb.IsTransactional {
+		return false
+	}
+	if firsts := f.pending[rb.ProducerID]; len(firsts) > 0 && firsts[0] <= rb.LastOffset() {
+		f.pending[rb.ProducerID] = firsts[1:]
+		f.open[rb.ProducerID] = true
+	}
+	if !rb.Control {
+		return f.open[rb.ProducerID]
+	}
+	// A control record's key is version (2 bytes) and type (2 bytes): 0 aborts.
+	if len(rb.Records) > 0 && len(rb.Records[0].Key) >= 4 && rb.Records[0].Key[3] == 0 {
+		delete(f.open, rb.ProducerID)
+	}
+	return true
+}
