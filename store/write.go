@@ -1,0 +1,166 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/millrace-io/millrace/record"
+)
+
+// Write is one change of a store.
+type Write struct {
+	Store int
+	// Key must not be nil; a nil Value deletes, an empty one is a value.
+	Key, Value []byte
+	// Timestamp is in milliseconds since the Unix epoch.
+	Timestamp int64
+}
+
+// StoreOffset is the next changelog offset of a store.
+type StoreOffset struct {
+	Store int
+	Next  int64
+}
+
+// Unit is what one commit changes: all or nothing of it is on disk, whatever happens.
+type Unit struct {
+	// Writes are sorted by store and key, each key once.
+	Writes []Write
+	// Changelog has the stores whose changelog offset moves.
+	Changelog []StoreOffset
+	// Position has the sources whose offset moves.
+	Position map[record.TopicPartition]int64
+	// WallClock is that of the commit, in milliseconds since the Unix epoch.
+	WallClock int64
+}
+
+// WriteLease is the right of one incarnation to write.
+type WriteLease struct {
+	state *TaskState
+	epoch uint64
+}
+
+// Lease gives the right to write to an incarnation and takes it from every earlier one. An epoch that is lower than the
+// present one is ErrLeaseRevoked.
+func (t *TaskState) Lease(epoch uint64) (*WriteLease, error) {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	if epoch < t.epoch {
+		return nil, fmt.Errorf("%w (epoch %d, asked with %d)", ErrLeaseRevoked, t.epoch, epoch)
+	}
+	t.epoch = epoch
+	return &WriteLease{t, epoch}, nil
+}
+
+// Apply is TaskState.Apply under the lease.
+func (l *WriteLease) Apply(u *Unit) error { return l.state.apply(l.epoch, u) }
+
+// Apply writes a unit in one batch. It is for states whose Lease is never taken; once it is, Apply is ErrLeaseRevoked and
+// WriteLease.Apply writes. The unit is on disk after a Flush, or sooner; a crash before that loses it together with its
+// offsets. Nothing was written after *SpecError, ErrNullKey, ErrLeaseRevoked and ErrStateStoreClosed. After an *EngineError
+// the unit may be there or not: restore from Offset, or open the task again if it is Dead.
+func (t *TaskState) Apply(u *Unit) error { return t.apply(0, u) }
+
+func (t *TaskState) apply(epoch uint64, u *Unit) error {
+	if err := t.validate(u); err != nil {
+		return err
+	}
+	return t.write(epoch, func(v *view, b *pebble.Batch) error {
+		for i := range u.Writes {
+			w := &u.Writes[i]
+			if err := put(b, t.numbers[w.Store], w.Key, w.Value, w.Timestamp); err != nil {
+				return err
+			}
+		}
+		for _, o := range u.Changelog {
+			v.marks[o.Store] = mark{o.Next, u.WallClock}
+		}
+		for tp, next := range u.Position {
+			v.position[tp] = next
+		}
+		v.clock = u.WallClock
+		return nil
+	})
+}
+
+func (t *TaskState) validate(u *Unit) error {
+	for i := range u.Writes {
+		w := &u.Writes[i]
+		if w.Key == nil {
+			return ErrNullKey
+		}
+		if w.Store < 0 || w.Store >= len(t.numbers) {
+			return &SpecError{fmt.Sprintf("task %s has no store %d", t.spec.ID, w.Store)}
+		}
+	}
+	for _, o := range u.Changelog {
+		if o.Store < 0 || o.Store >= len(t.numbers) || o.Next < 0 {
+			return &SpecError{fmt.Sprintf("task %s cannot have offset %d for its store %d", t.spec.ID, o.Next, o.Store)}
+		}
+	}
+	return nil
+}
+
+// put adds one change to a batch. The deferred form copies key and value once, straight into the batch.
+func put(b *pebble.Batch, number uint16, key, value []byte, timestamp int64) error {
+	if value == nil {
+		op := b.DeleteDeferred(numberBytes + len(key))
+		binary.BigEndian.PutUint16(op.Key, number)
+		copy(op.Key[numberBytes:], key)
+		return op.Finish()
+	}
+	op := b.SetDeferred(numberBytes+len(key), valueOverhead+len(value))
+	binary.BigEndian.PutUint16(op.Key, number)
+	copy(op.Key[numberBytes:], key)
+	putValue(op.Value, timestamp, value)
+	return op.Finish()
+}
+
+// write is the one way to change the state: f fills a batch and changes a copy of the view; what differs in the view is
+// added to the same batch; after the commit the view is published. A reader that takes the view first and the data then
+// sees data that is at least as new as the view.
+func (t *TaskState) write(epoch uint64, f func(*view, *pebble.Batch) error) error {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	if epoch != t.epoch {
+		return fmt.Errorf("%w (epoch %d, written with %d)", ErrLeaseRevoked, t.epoch, epoch)
+	}
+	v := t.view.Load().next()
+	err := t.engine.run("write", func() error {
+		b := t.engine.db.NewBatch()
+		defer b.Close()
+		if err := f(v, b); err != nil {
+			return err
+		}
+		for _, kv := range t.metaWrites(v) {
+			if err := b.Set(kv[0], kv[1], nil); err != nil {
+				return err
+			}
+		}
+		return b.Commit(pebble.NoSync)
+	})
+	if err != nil {
+		return err
+	}
+	t.view.Store(v)
+	t.dirty.Store(true)
+	// The unit is written, whatever comes of this; an engine that cannot flush says so itself.
+	_ = t.MaybeFlush(t.dir.opts.Now())
+	return nil
+}
+
+// metaWrites are the task's own keys that differ from what is published, in key order.
+func (t *TaskState) metaWrites(v *view) (out [][2][]byte) {
+	old := t.view.Load()
+	if v.clock != old.clock {
+		out = append(out, [2][]byte{keyClock, binary.BigEndian.AppendUint64(nil, uint64(v.clock))})
+	}
+	for i, number := range t.numbers {
+		if m, ok := v.marks[i]; ok && m != old.marks[i] {
+			out = append(out, [2][]byte{keyOffset(number), m.encode()})
+		}
+	}
+	return append(out, [2][]byte{keyPosition, record.EncodePosition(v.position)})
+}
