@@ -1,0 +1,64 @@
+# One word for everything that a contributor does. CONTRIBUTING.md says when.
+
+GO ?= go
+# Packages of one test run beyond two at a time fight for cores with the brokers that they start.
+RACE_FLAGS := -race -tags invariants
+
+.PHONY: all build test check fmt test-kafka bench bench-quick demo-check
+
+all: build test
+
+build:
+	CGO_ENABLED=0 $(GO) build ./...
+	CGO_ENABLED=0 $(GO) build -o bin/millrace ./cmd/node
+
+test:
+	$(GO) test ./...
+
+fmt:
+	gofmt -w $$(git ls-files '*.go')
+
+# Formatting and architecture are tests of internal/lint and run in both modes of the last step.
+check:
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "run make fmt: $$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(GO) vet -tags realkafka ./internal/realkafka/...
+	$(GO) tool staticcheck ./...
+	@$(MAKE) --no-print-directory vulnerabilities
+	@$(MAKE) --no-print-directory race
+
+# A machine that cannot reach the vulnerability data skips the check and says so; a vulnerability that is found fails.
+.PHONY: vulnerabilities
+vulnerabilities:
+	@out=$$($(GO) tool govulncheck ./... 2>&1); rc=$$?; \
+	if [ $$rc -eq 0 ]; then echo "govulncheck: no known vulnerability is reachable"; \
+	elif [ $$rc -eq 3 ]; then echo "$$out"; exit 3; \
+	elif echo "$$out" | grep -qiE 'vuln\.go\.dev|fetching vulnerabilities|no such host|connection refused|i/o timeout|forbidden|not found'; then \
+	  echo "govulncheck: skipped, the vulnerability data cannot be reached from here"; \
+	else echo "$$out"; exit $$rc; fi
+
+# The race detector needs a C compiler; without one the same tests run without it. CI requires the compiler.
+.PHONY: race
+race:
+	@if command -v "$$($(GO) env CC)" >/dev/null 2>&1; then \
+	  echo "$(GO) test $(RACE_FLAGS) ./..."; CGO_ENABLED=1 $(GO) test $(RACE_FLAGS) ./...; \
+	else \
+	  echo "no C compiler here: the race detector is left out, the tests run with the invariants tag alone"; \
+	  $(GO) test -tags invariants ./...; \
+	fi
+
+test-kafka:
+	@if command -v java >/dev/null 2>&1 && command -v mvn >/dev/null 2>&1; then \
+	  $(GO) test -tags realkafka -count=1 -timeout 15m -v ./internal/realkafka/...; \
+	else \
+	  echo "real Kafka is not available here: Java 17 and Maven are needed to start it"; \
+	fi
+
+bench:
+	$(GO) run ./bench $(BENCH_FLAGS)
+
+bench-quick:
+	$(GO) run ./bench -quick $(BENCH_FLAGS)
+
+demo-check:
+	cli/demo-check.sh
