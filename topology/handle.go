@@ -1,0 +1,117 @@
+package topology
+
+import (
+	"maps"
+
+	"github.com/millrace-io/millrace/record"
+	"github.com/millrace-io/millrace/record/codec"
+)
+
+// Reset says where a source starts in a partition that has no committed offset.
+type Reset int
+
+// The reset policies. Fail stops the node instead of choosing.
+const (
+	Earliest Reset = iota
+	Latest
+	Fail
+)
+
+func (r Reset) String() string { return [...]string{"earliest", "latest", "fail"}[r] }
+
+// Topic is a typed name of a Kafka topic that the application does not own. Declare it once, use it everywhere.
+type Topic[K, V any] struct {
+	name      string
+	keys      codec.Codec[K]
+	values    codec.Codec[V]
+	reset     Reset
+	timestamp func(record.Record[K, V]) int64
+}
+
+// NewTopic declares a topic. It resets to Earliest and takes the records' own timestamps.
+func NewTopic[K, V any](name string, keys codec.Codec[K], values codec.Codec[V]) Topic[K, V] {
+	return Topic[K, V]{name: name, keys: keys, values: values}
+}
+
+// Name is the topic's name in Kafka.
+func (t Topic[K, V]) Name() string { return t.name }
+
+// KeyCodec and ValueCodec say how its records are written.
+func (t Topic[K, V]) KeyCodec() codec.Codec[K]   { return t.keys }
+func (t Topic[K, V]) ValueCodec() codec.Codec[V] { return t.values }
+
+// WithReset returns the topic with another reset policy.
+func (t Topic[K, V]) WithReset(r Reset) Topic[K, V] { t.reset = r; return t }
+
+// WithTimestamp returns the topic with a timestamp extractor: f gives a record's timestamp in milliseconds since the
+// Unix epoch. A record for which it is negative is dropped and counted ("negative timestamp").
+func (t Topic[K, V]) WithTimestamp(f func(record.Record[K, V]) int64) Topic[K, V] {
+	t.timestamp = f
+	return t
+}
+
+// Repartition is a typed name of a topic that the application owns and writes to itself, so that records with one key
+// meet in one task. In Kafka it is called <app>-<name>-repartition.
+type Repartition[K, V any] struct {
+	name       string
+	keys       codec.Codec[K]
+	values     codec.Codec[V]
+	partitions int32
+}
+
+// NewRepartition declares a repartition topic with as many partitions as the largest topic upstream of it.
+func NewRepartition[K, V any](name string, keys codec.Codec[K], values codec.Codec[V]) Repartition[K, V] {
+	return Repartition[K, V]{name: name, keys: keys, values: values}
+}
+
+// Name is the logical name.
+func (r Repartition[K, V]) Name() string { return r.name }
+
+// WithPartitions returns the topic with a partition count of its own. n must be above 0.
+func (r Repartition[K, V]) WithPartitions(n int32) Repartition[K, V] { r.partitions = n; return r }
+
+// Store is a store of any type, as Process and AddStore take it.
+type Store interface {
+	StoreName() string
+	StoreKind() string
+	declaration() *storeNode
+}
+
+// KeyValueStore is a typed name of a key-value store, used in the topology, in processors, in queries and in tests.
+type KeyValueStore[K, V any] struct {
+	name        string
+	keys        codec.Codec[K]
+	values      codec.Codec[V]
+	noChangelog bool
+	config      map[string]string
+}
+
+// NewKeyValueStore declares a store. Its changelog topic in Kafka is <app>-<name>-changelog.
+func NewKeyValueStore[K, V any](name string, keys codec.Codec[K], values codec.Codec[V]) KeyValueStore[K, V] {
+	return KeyValueStore[K, V]{name: name, keys: keys, values: values}
+}
+
+// WithoutChangelog returns the store without its changelog: its content is lost with the state directory.
+func (s KeyValueStore[K, V]) WithoutChangelog() KeyValueStore[K, V] { s.noChangelog = true; return s }
+
+// WithChangelogConfig returns the store with topic settings of its own for the changelog, by Kafka's names.
+func (s KeyValueStore[K, V]) WithChangelogConfig(config map[string]string) KeyValueStore[K, V] {
+	s.config = maps.Clone(config)
+	return s
+}
+
+// StoreName is the store's name; StoreKind is "key-value".
+func (s KeyValueStore[K, V]) StoreName() string { return s.name }
+func (s KeyValueStore[K, V]) StoreKind() string { return "key-value" }
+
+// KeyCodec and ValueCodec say how its entries are written.
+func (s KeyValueStore[K, V]) KeyCodec() codec.Codec[K]   { return s.keys }
+func (s KeyValueStore[K, V]) ValueCodec() codec.Codec[V] { return s.values }
+
+func (s KeyValueStore[K, V]) declaration() *storeNode {
+	d := &storeNode{spec: StoreSpec{Name: s.name, Kind: s.StoreKind(), Changelog: !s.noChangelog, ChangelogConfig: maps.Clone(s.config)}}
+	if s.keys != nil && s.values != nil {
+		d.spec.KeyCodec, d.spec.ValueCodec = s.keys.Name(), s.values.Name()
+	}
+	return d
+}

@@ -1,0 +1,193 @@
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// SourceSpec is one source of a sub-topology. Topic is the name in Kafka once the topology is bound to an application.
+type SourceSpec struct {
+	Name, Topic string
+	// Internal says that it is a repartition topic, which the application makes and purges.
+	Internal bool
+	Reset    Reset
+}
+
+// SinkSpec is one sink of a sub-topology.
+type SinkSpec struct {
+	Name, Topic string
+	Internal    bool
+}
+
+// StoreSpec is one store of a sub-topology.
+type StoreSpec struct {
+	Name, Kind           string
+	KeyCodec, ValueCodec string
+	Changelog            bool
+	ChangelogConfig      map[string]string
+}
+
+// SubTopology is a part of a topology that is connected by streams and shared stores. Each of its partitions is a task.
+type SubTopology struct {
+	ID      int32
+	Sources []SourceSpec
+	Sinks   []SinkSpec
+	Stores  []StoreSpec
+	app     string
+	nodes   []*node
+}
+
+// kafkaTopic is a topic's name in Kafka.
+func (s *SubTopology) kafkaTopic(t *topicNode) string {
+	if t.internal {
+		return RepartitionTopic(s.app, t.name)
+	}
+	return t.name
+}
+
+// Topology is what an application computes, as a value: it starts nothing and may be used by several nodes.
+type Topology struct {
+	// SubTopologies are in the order of their first sources.
+	SubTopologies []*SubTopology
+	topics        []*topicNode
+	app           string
+}
+
+// ChangelogTopic is the name of a store's changelog in Kafka, as Kafka Streams has it.
+func ChangelogTopic(app, store string) string { return app + "-" + store + "-changelog" }
+
+// RepartitionTopic is the name of a repartition topic in Kafka, as Kafka Streams has it.
+func RepartitionTopic(app, name string) string { return app + "-" + name + "-repartition" }
+
+// Bind returns the topology with the names that it has in Kafka for one application. Build's names of repartition topics
+// lack the application's.
+func (t *Topology) Bind(app string) *Topology {
+	bound := &Topology{topics: t.topics, app: app}
+	for _, s := range t.SubTopologies {
+		b := &SubTopology{ID: s.ID, Stores: s.Stores, app: app, nodes: s.nodes}
+		b.describeEnds()
+		bound.SubTopologies = append(bound.SubTopologies, b)
+	}
+	return bound
+}
+
+// describeEnds fills in the sources and sinks from the nodes.
+func (s *SubTopology) describeEnds() {
+	s.Sources, s.Sinks = nil, nil
+	for _, n := range s.nodes {
+		switch n.kind {
+		case sourceKind:
+			s.Sources = append(s.Sources, SourceSpec{Name: n.name, Topic: s.kafkaTopic(n.topic), Internal: n.topic.internal, Reset: n.topic.reset})
+		case sinkKind:
+			s.Sinks = append(s.Sinks, SinkSpec{Name: n.name, Topic: s.kafkaTopic(n.topic), Internal: n.topic.internal})
+		}
+	}
+}
+
+// Describe prints the topology, one sub-topology after the other, in the manner of Kafka Streams.
+func (t *Topology) Describe() string {
+	var b strings.Builder
+	b.WriteString("Topologies:\n")
+	for _, s := range t.SubTopologies {
+		fmt.Fprintf(&b, "   Sub-topology: %d\n", s.ID)
+		for _, n := range s.nodes {
+			switch n.kind {
+			case sourceKind:
+				fmt.Fprintf(&b, "    Source: %s (topics: [%s])\n      --> %s\n", n.name, s.kafkaTopic(n.topic), names(n.children))
+			case sinkKind:
+				fmt.Fprintf(&b, "    Sink: %s (topic: %s)\n      <-- %s\n", n.name, s.kafkaTopic(n.topic), names(n.parents))
+			default:
+				fmt.Fprintf(&b, "    Processor: %s (stores: [%s])\n      --> %s\n      <-- %s\n", n.name, strings.Join(n.stores, ", "), names(n.children), names(n.parents))
+			}
+		}
+	}
+	return b.String()
+}
+
+func names(nodes []*node) string {
+	if len(nodes) == 0 {
+		return "none"
+	}
+	s := make([]string, len(nodes))
+	for i, n := range nodes {
+		s[i] = n.name
+	}
+	slices.Sort(s)
+	return strings.Join(s, ", ")
+}
+
+// RepartitionCounts gives every repartition topic its partition count: its own if it has one, else the largest of the
+// sources upstream of it. sources are the counts of the other topics, by name in Kafka. A topic whose count is in neither
+// is a *BuildError.
+func (t *Topology) RepartitionCounts(sources map[string]int32) (map[string]int32, error) {
+	counts := maps.Clone(sources)
+	out := map[string]int32{}
+	for range t.topics { // each round settles at least one more, or none can be
+		for _, s := range t.SubTopologies {
+			upstream, known := s.widest(counts)
+			for _, sink := range s.Sinks {
+				if !sink.Internal {
+					continue
+				}
+				n := t.fixed(sink.Topic)
+				if n == 0 && known {
+					n = upstream
+				}
+				if n > 0 {
+					counts[sink.Topic] = max(n, out[sink.Topic])
+					out[sink.Topic] = counts[sink.Topic]
+				}
+			}
+		}
+	}
+	var errs []error
+	for _, s := range t.SubTopologies {
+		for _, src := range s.Sources {
+			if counts[src.Topic] == 0 {
+				errs = append(errs, &BuildError{Node: src.Topic, Reason: UnknownPartitions, Detail: "give the repartition topic a count with WithPartitions"})
+			}
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// fixed is the count that a repartition topic was declared with; 0 if none.
+func (t *Topology) fixed(topic string) int32 {
+	for _, n := range t.topics {
+		if n.internal && RepartitionTopic(t.app, n.name) == topic {
+			return n.partitions
+		}
+	}
+	return 0
+}
+
+func (s *SubTopology) widest(counts map[string]int32) (n int32, known bool) {
+	known = true
+	for _, src := range s.Sources {
+		known = known && counts[src.Topic] > 0
+		n = max(n, counts[src.Topic])
+	}
+	return n, known
+}
+
+// CheckPartitions verifies that the sources that share a store, directly or through the streams that they join, have the
+// same partition count: the same key is then in the same task. Its error joins a *BuildError for each that differs.
+func (t *Topology) CheckPartitions(counts map[string]int32) error {
+	var errs []error
+	for _, s := range t.SubTopologies {
+		if len(s.Stores) == 0 {
+			continue
+		}
+		want, _ := s.widest(counts)
+		for _, src := range s.Sources {
+			if counts[src.Topic] != want {
+				errs = append(errs, &BuildError{Node: src.Name, Reason: NotCoPartitioned,
+					Detail: fmt.Sprintf("topic %q has %d partitions and another source of its stores has %d; repartition one of them", src.Topic, counts[src.Topic], want)})
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
