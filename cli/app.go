@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/millrace-io/millrace/topology"
+)
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// App is an application with a command line.
+type App struct {
+	// Name is the application id that "run" and "dev" use if --app gives no other.
+	Name string
+	// Topology builds what the application called appID computes. Topics may be named after it.
+	Topology func(appID string) (*topology.Topology, error)
+	// Demo lets "dev" feed text and print what was counted. Without it, "dev" only brings a broker and the topics.
+	Demo *Demo
+	// Topics are the topics, besides internal ones, that "dev" creates if they are missing.
+	Topics func(appID string) []string
+	// Partitions is how many partitions topics that "dev" creates have; 0 means 4.
+	Partitions int32
+}
+
+// Demo is an application that counts words of text.
+type Demo struct {
+	// Lines names the source topic of the application called appID. Each record value is a line of text.
+	Lines func(appID string) string
+	// Counts is the store that holds how often each word was seen.
+	Counts topology.KeyValueStore[string, int64]
+	// Text is what "dev" feeds if there is no --input.
+	Text string
+	// Key is a word of Text, for the example of a question that "dev" prints.
+	Key string
+}
+
+// Process is what a run of the command line has of its surroundings.
+type Process struct {
+	// Args are the arguments without the program's name.
+	Args []string
+	// Environ gives the environment as os.Environ does.
+	Environ  func() []string
+	In       io.Reader
+	Out, Err io.Writer
+	// Signals delivers interrupts and termination signals; nil delivers none.
+	Signals <-chan os.Signal
+}
+
+// Main runs the command line of this process and ends it.
+func Main(app App) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	os.Exit(Run(context.Background(), app, Process{
+		Args: os.Args[1:], Environ: os.Environ, In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Signals: signals,
+	}))
+}
+
+// Run runs the command line and returns the exit code: 0, 1 for a failure, 2 for a mistake in the command line or the
+// settings. Cancelling ctx is an interrupt.
+func Run(ctx context.Context, app App, p Process) int {
+	cmd, err := parse(app, p)
+	if err == nil && cmd != nil {
+		err = cmd.run(ctx)
+	}
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintf(p.Err, "millrace: %s\n", sentence(err))
+	var usage *UsageError
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailure
+}

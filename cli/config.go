@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/v2"
+)
+
+const envPrefix = "MILLRACE_"
+
+// layers gives kong the settings that are not on the command line: the environment over the configuration file.
+type layers struct {
+	environ func() []string
+	values  *koanf.Koanf
+}
+
+// Validate implements kong.Resolver. There is nothing to say before the command line is read, which names the file.
+func (l *layers) Validate(*kong.Application) error { return nil }
+
+// Resolve implements kong.Resolver.
+func (l *layers) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	if l.values == nil {
+		if err := l.load(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if flag.Name == "help" || !l.values.Exists(flag.Name) {
+		return nil, nil
+	}
+	if list := l.values.Strings(flag.Name); len(list) > 0 && flag.IsSlice() {
+		return strings.Join(list, ","), nil
+	}
+	return fmt.Sprint(l.values.Get(flag.Name)), nil
+}
+
+func (l *layers) load(ctx *kong.Context) error {
+	values, known := koanf.New("\x00"), flagNames(ctx)
+	environment := koanf.New("\x00")
+	if err := environment.Load(env.Provider("\x00", env.Opt{Prefix: envPrefix, EnvironFunc: l.environ, TransformFunc: flagOf}), nil); err != nil {
+		return &UsageError{Detail: "the environment cannot be read: " + err.Error(), Cause: err}
+	}
+	path := environment.String("config")
+	for _, p := range ctx.Path {
+		if p.Flag != nil && p.Flag.Name == "config" {
+			path = ctx.FlagValue(p.Flag).(string)
+		}
+	}
+	if path != "" {
+		if err := loadFile(values, path, known); err != nil {
+			return err
+		}
+	}
+	l.values = values
+	return values.Merge(environment)
+}
+
+func loadFile(values *koanf.Koanf, path string, known []string) error {
+	err := values.Load(file.Provider(path), yaml.Parser())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &UsageError{Detail: fmt.Sprintf("there is no configuration file %s; give --config another path", path), Cause: err}
+	case err != nil:
+		return &UsageError{Detail: fmt.Sprintf("the configuration file %s cannot be read: %v", path, err), Cause: err}
+	}
+	for _, key := range values.Keys() {
+		if !slices.Contains(known, key) {
+			return usagef("%s: there is no setting %q; keys are named as the flags that millrace dev --help shows", path, strings.ReplaceAll(key, "\x00", "."))
+		}
+	}
+	return nil
+}
+
+// flagOf turns MILLRACE_STATE_DIR into state-dir.
+func flagOf(name, value string) (string, any) {
+	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "_", "-"), value
+}
+
+// flagNames are the flags of every verb: one file serves them all.
+func flagNames(ctx *kong.Context) (names []string) {
+	add := func(flags []*kong.Flag) {
+		for _, f := range flags {
+			names = append(names, f.Name)
+		}
+	}
+	add(ctx.Model.Flags)
+	for _, verb := range ctx.Model.Children {
+		add(verb.Flags)
+	}
+	return names
+}

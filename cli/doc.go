@@ -1,0 +1,20 @@
+// Package cli is the command line of a Millrace application, for a main of three lines:
+//
+//	func main() { cli.Main(cli.App{Name: "orders", Topology: build}) }
+//
+// It has two verbs. "run" runs the application's topology against a Kafka cluster. "dev" brings everything along that
+// is needed to try it: an embedded broker (unless --brokers names a cluster), topics, a state directory and, if the
+// application has a Demo, text to count.
+//
+// What a caller may rely on:
+//
+//  1. Settings come from flags, then from environment variables (MILLRACE_STATE_DIR for --state-dir), then from a
+//     configuration file (--config or MILLRACE_CONFIG, YAML, keys named as the flags), then from defaults.
+//  2. The exit code is 0 for success, 1 for a failure and 2 for a mistake in the command line or the settings. A failure
+//     is one sentence on standard error that names the thing and the fix; never a stack trace.
+//  3. Standard output gets results only; everything else goes to standard error.
+//  4. The first interrupt (Ctrl-C) commits, leaves the group, closes the stores and ends. A second one gives up waiting
+//     and says what was abandoned. A termination signal (SIGTERM) does the same as the first interrupt but stays in the
+//     group, so that a process that is started again is back without a rebalance; --leave leaves.
+//  5. Run never ends the process and handles no signals by itself; Main does both.
+package cli

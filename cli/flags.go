@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// grammar is the command line as kong reads it.
+type grammar struct {
+	Config string  `help:"YAML file with settings; keys are named as the flags." placeholder:"FILE"`
+	Dev    devCmd  `cmd:"" help:"Try the application: embedded broker, topics and text to count; with --once, count files and print the result."`
+	Run    nodeCmd `cmd:"" help:"Run the application against a Kafka cluster."`
+}
+
+// settings are what "dev" and "run" have in common.
+type settings struct {
+	App             string        `help:"Application id: the consumer group, and the first part of topic names." placeholder:"NAME"`
+	Brokers         []string      `help:"Kafka brokers to use." placeholder:"HOST:PORT"`
+	StateDir        string        `help:"Directory for the stores; each process needs its own." placeholder:"DIR"`
+	Threads         int           `help:"Stream threads." default:"1"`
+	CommitInterval  time.Duration `help:"Time between commits." default:"100ms"`
+	SessionTimeout  time.Duration `help:"Time after which the group gives up a process that is silent." default:"10s"`
+	StartTimeout    time.Duration `help:"Time to wait for a broker at the start." default:"10s"`
+	ShutdownTimeout time.Duration `help:"Time that the last commit and the closing of the stores may take." default:"30s"`
+	Listen          string        `help:"Address for health and questions; by default the first free port of 127.0.0.1 from 8080 on." placeholder:"HOST:PORT"`
+	Leave           bool          `help:"Leave the group on SIGTERM too, as on Ctrl-C, so that others take over at once."`
+	LogLevel        slog.Level    `help:"Least level that is logged: debug, info, warn or error." default:"warn"`
+	LogFormat       string        `help:"Form of the log: text or json." enum:"text,json" default:"text"`
+}
+
+type devCmd struct {
+	settings
+	Once  bool     `help:"Count the input, print word<TAB>count lines sorted by byte order, and end."`
+	Input []string `help:"File, or folder to read with everything under it; repeat for more. With --once and no input, standard input is read." placeholder:"PATH" sep:"none"`
+}
+
+type nodeCmd struct {
+	settings
+}
+
+// command is a parsed command line that is ready to run.
+type command struct {
+	app  App
+	proc Process
+	settings
+	dev   bool
+	once  bool
+	input []string
+}
+
+// parse reads the command line and the settings. The command is nil if there is nothing more to do (--help).
+func parse(app App, p Process) (*command, error) {
+	var g grammar
+	done := false
+	parser, err := kong.New(&g,
+		kong.Name("millrace"), kong.Description("Stream processing on Apache Kafka, with stores that can be asked."),
+		kong.Writers(p.Out, p.Err), kong.Exit(func(int) { done = true }), kong.UsageOnError(),
+		kong.Resolvers(&layers{environ: p.Environ}))
+	if err != nil {
+		return nil, fmt.Errorf("the command line's own grammar is wrong: %w", err)
+	}
+	parsed, err := parser.Parse(p.Args)
+	if done {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, asUsage(err)
+	}
+	cmd := &command{app: app, proc: p, settings: g.Run.settings}
+	if parsed.Command() == "dev" {
+		cmd.settings, cmd.dev, cmd.once, cmd.input = g.Dev.settings, true, g.Dev.Once, g.Dev.Input
+	}
+	return cmd, cmd.check()
+}
+
+func asUsage(err error) error {
+	var usage *UsageError
+	if errors.As(err, &usage) {
+		return usage
+	}
+	return &UsageError{Detail: err.Error() + "; millrace --help shows what there is", Cause: err}
+}
+
+// check finds what can be wrong about single settings and about their combination.
+func (c *command) check() error {
+	switch {
+	case !c.dev && len(c.Brokers) == 0:
+		return usagef("run needs a Kafka cluster; name it with --brokers host:port, or try dev, which brings its own")
+	case c.dev && c.app.Demo == nil && (c.once || len(c.input) > 0):
+		return usagef("this application counts no text; leave out --once and --input")
+	case c.Threads < 1:
+		return usagef("--threads %d is too few; give 1 or more", c.Threads)
+	}
+	for name, d := range map[string]time.Duration{"commit-interval": c.CommitInterval, "session-timeout": c.SessionTimeout,
+		"start-timeout": c.StartTimeout, "shutdown-timeout": c.ShutdownTimeout} {
+		if d <= 0 {
+			return usagef("--%s %s is not above zero; give a time such as 10s", name, d)
+		}
+	}
+	return c.checkNames()
+}
+
+func (c *command) run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	halt := newHalt(ctx, c.proc.Signals, c.Leave)
+	defer halt.close()
+	s, err := c.open(halt.stopping)
+	if err != nil {
+		return err
+	}
+	return s.end(halt, s.work(halt))
+}

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/google/uuid"
+)
+
+// legalName is what Kafka takes in a topic name, short enough to leave room for what is put behind an application id.
+var legalName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,100}$`)
+
+// checkNames finds names and addresses that nothing further in would accept.
+func (c *command) checkNames() error {
+	if c.App != "" && (!legalName.MatchString(c.App) || c.App == "." || c.App == "..") {
+		return usagef("--app %q is no name that Kafka takes for a topic; use 1 to 100 of the characters a-z A-Z 0-9 . _ -", c.App)
+	}
+	for _, b := range c.Brokers {
+		if host, port, err := net.SplitHostPort(b); err != nil || host == "" || port == "" {
+			return usagef("--brokers %q is no address; give host:port, such as 127.0.0.1:9092", b)
+		}
+	}
+	if c.Listen != "" {
+		if _, err := net.ResolveTCPAddr("tcp", c.Listen); err != nil {
+			return usagef("--listen %q is no address; give host:port, such as 127.0.0.1:8080", c.Listen)
+		}
+	}
+	return nil
+}
+
+// appID is the application's id: the one asked for, a fresh one for a single count, or the application's own.
+func (c *command) appID() string {
+	switch {
+	case c.App != "":
+		return c.App
+	case c.once:
+		return fmt.Sprintf("%s-%.8s", c.app.Name, uuid.NewString())
+	}
+	return c.app.Name
+}
+
+// stateDir is where the stores go. A broker in memory and an application that is used once have nothing to come back to,
+// so they get a temporary directory, which remove deletes.
+func (c *command) stateDir(appID string) (dir string, remove func() error, err error) {
+	keep := func() error { return nil }
+	switch {
+	case c.StateDir != "":
+		return c.StateDir, keep, nil
+	case len(c.Brokers) == 0 || c.once && c.App == "":
+		dir, err = os.MkdirTemp("", "millrace-"+appID+"-")
+		if err != nil {
+			return "", nil, failf(err, "no temporary directory can be made for the stores; name one with --state-dir")
+		}
+		return dir, func() error { return os.RemoveAll(dir) }, nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	return filepath.Join(cache, "millrace", appID), keep, nil
+}

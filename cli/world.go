@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"iter"
+	"log/slog"
+	"net/http"
+
+	"github.com/millrace-io/millrace/lifecycle"
+	"github.com/millrace-io/millrace/record"
+	"github.com/millrace-io/millrace/topology"
+)
+
+// world is what the verbs reach outside of this package. Tests put fakes in its place.
+type world interface {
+	// Embed starts an embedded broker and returns its addresses and how to stop it.
+	Embed() (brokers []string, stop func() error, err error)
+	// Connect finds a cluster. It fails if no broker has answered when ctx ends.
+	Connect(ctx context.Context, brokers []string) (cluster, error)
+	// Node makes a node that does not run yet. It fails on settings that the node refuses.
+	Node(appID string, t *topology.Topology, s nodeSettings) (node, error)
+}
+
+// nodeSettings are the settings of a node, after all layers and defaults.
+type nodeSettings struct {
+	settings
+	brokers  []string
+	stateDir string
+	endpoint string
+	logger   *slog.Logger
+}
+
+// cluster is a Kafka cluster as the feed needs it. It belongs to one goroutine.
+type cluster interface {
+	io.Closer
+	// Create makes the topics that are missing. It fails with the broker's reason, or if ctx ends before it answers.
+	Create(ctx context.Context, topics []string, partitions int32) error
+	// Tails returns the last record of each partition of a topic, nil for a partition that never had one.
+	Tails(ctx context.Context, topic string) ([]*record.Raw, error)
+	// Sink opens a topic for writing.
+	Sink(topic string) (sink, error)
+}
+
+// sink writes to one topic. It belongs to one goroutine.
+type sink interface {
+	io.Closer
+	// Append copies r into a batch of the partition. It waits while too much is unacknowledged, until ctx ends. It
+	// fails if an earlier record was refused or lost.
+	Append(ctx context.Context, partition int32, r *record.Raw) error
+	// Flush waits until everything that was appended is in the log. It fails if a record was refused or lost, or if ctx
+	// ends first.
+	Flush(ctx context.Context) error
+}
+
+// node is a millrace.Node as the verbs need it.
+type node interface {
+	Run(ctx context.Context) error
+	Ready(ctx context.Context) error
+	// Shutdown commits, closes and, if leave is set, leaves the group.
+	Shutdown(ctx context.Context, leave bool) error
+	// Drain waits until what the source topics hold now, and all that follows from it, is processed and committed.
+	Drain(ctx context.Context) error
+	Owned() []record.TaskID
+	OwnsAll() bool
+	Threads() []lifecycle.ThreadStatus
+	Watch(ctx context.Context) iter.Seq[stateChange]
+	Handler() http.Handler
+	// Counts yields every word and its count from every partition of the store, by asking the store actors. A failure is
+	// the last thing that is yielded.
+	Counts(ctx context.Context, store topology.KeyValueStore[string, int64]) iter.Seq2[count, error]
+}
+
+// stateChange is one move of a node or, if thread is set, of one of its threads.
+type stateChange struct {
+	thread, old, new string
+	cause            error
+}
+
+// count is how often a word was seen.
+type count struct {
+	word string
+	n    int64
+}
