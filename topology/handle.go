@@ -112,6 +112,24 @@ func (s KeyValueStore[K, V]) declaration() *storeNode {
 	d := &storeNode{spec: StoreSpec{Name: s.name, Kind: s.StoreKind(), Changelog: !s.noChangelog, ChangelogConfig: maps.Clone(s.config)}}
 	if s.keys != nil && s.values != nil {
 		d.spec.KeyCodec, d.spec.ValueCodec = s.keys.Name(), s.values.Name()
+		d.spec.ParseKey = func(text string) ([]byte, error) {
+			key, err := s.keys.ParseText(text)
+			if err != nil {
+				return nil, err
+			}
+			return s.keys.Encode([]byte{}, key)
+		}
+		d.spec.FormatKey, d.spec.FormatValue = formatter(s.keys), formatter(s.values)
 	}
 	return d
+}
+
+func formatter[T any](c codec.Codec[T]) func([]byte) (string, error) {
+	return func(b []byte) (string, error) {
+		v, err := c.Decode(b)
+		if err != nil {
+			return "", err
+		}
+		return c.FormatText(v), nil
+	}
 }

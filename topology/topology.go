@@ -28,6 +28,10 @@ type StoreSpec struct {
 	KeyCodec, ValueCodec string
 	Changelog            bool
 	ChangelogConfig      map[string]string
+	// ParseKey encodes a key that is given as text; FormatKey and FormatValue are for reading. They serve URLs and the
+	// command line, where no typed handle is at hand.
+	ParseKey               func(text string) ([]byte, error)
+	FormatKey, FormatValue func([]byte) (string, error)
 }
 
 // SubTopology is a part of a topology that is connected by streams and shared stores. Each of its partitions is a task.

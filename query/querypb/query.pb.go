@@ -238,7 +238,7 @@ type About struct {
 	DeadlineMs int64 `protobuf:"varint,7,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"`
 	// The draft's strict rule: fail with StreamThreadRebalancing unless the whole node is RUNNING.
 	RequireRunning bool `protobuf:"varint,8,opt,name=require_running,json=requireRunning,proto3" json:"require_running,omitempty"`
-	// Belongs to a View or scan that was open before, even if epoch is 0.
+	// It belongs to a View or a scan that was open before, even if epoch is 0.
 	Held          bool `protobuf:"varint,9,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1005,12 +1005,12 @@ type Failure struct {
 	Store     string                 `protobuf:"bytes,2,opt,name=store,proto3" json:"store,omitempty"`
 	Partition *int32                 `protobuf:"varint,3,opt,name=partition,proto3,oneof" json:"partition,omitempty"`
 	// The states' names as package lifecycle spells them; empty: not known.
-	NodeState    string `protobuf:"bytes,4,opt,name=node_state,json=nodeState,proto3" json:"node_state,omitempty"`
-	ThreadState  string `protobuf:"bytes,5,opt,name=thread_state,json=threadState,proto3" json:"thread_state,omitempty"`
-	Epoch        uint64 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Retry        Retry  `protobuf:"varint,7,opt,name=retry,proto3,enum=millrace.query.v1.Retry" json:"retry,omitempty"`
-	Fatal        bool   `protobuf:"varint,8,opt,name=fatal,proto3" json:"fatal,omitempty"`
-	RetryAfterMs int64  `protobuf:"varint,9,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
+	NodeState   string `protobuf:"bytes,4,opt,name=node_state,json=nodeState,proto3" json:"node_state,omitempty"`
+	ThreadState string `protobuf:"bytes,5,opt,name=thread_state,json=threadState,proto3" json:"thread_state,omitempty"`
+	Epoch       uint64 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Elsewhere and never are the fatal category; here and rediscover the retryable one.
+	Retry        Retry `protobuf:"varint,7,opt,name=retry,proto3,enum=millrace.query.v1.Retry" json:"retry,omitempty"`
+	RetryAfterMs int64 `protobuf:"varint,9,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
 	// host:port of the node that has the store partition, if known.
 	Owner    string    `protobuf:"bytes,10,opt,name=owner,proto3" json:"owner,omitempty"`
 	Progress *Progress `protobuf:"bytes,11,opt,name=progress,proto3" json:"progress,omitempty"`
@@ -1099,13 +1099,6 @@ func (x *Failure) GetRetry() Retry {
 		return x.Retry
 	}
 	return Retry_RETRY_UNSPECIFIED
-}
-
-func (x *Failure) GetFatal() bool {
-	if x != nil {
-		return x.Fatal
-	}
-	return false
 }
 
 func (x *Failure) GetRetryAfterMs() int64 {
@@ -1383,7 +1376,7 @@ const file_query_proto_rawDesc = "" +
 	"\brestored\x18\x01 \x01(\x03R\brestored\x12\x1c\n" +
 	"\tremaining\x18\x02 \x01(\x03R\tremaining\x12\x1d\n" +
 	"\n" +
-	"started_ms\x18\x03 \x01(\x03R\tstartedMs\"\x85\x04\n" +
+	"started_ms\x18\x03 \x01(\x03R\tstartedMs\"\xf5\x03\n" +
 	"\aFailure\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.millrace.query.v1.KindR\x04kind\x12\x14\n" +
 	"\x05store\x18\x02 \x01(\tR\x05store\x12!\n" +
@@ -1392,8 +1385,7 @@ const file_query_proto_rawDesc = "" +
 	"node_state\x18\x04 \x01(\tR\tnodeState\x12!\n" +
 	"\fthread_state\x18\x05 \x01(\tR\vthreadState\x12\x14\n" +
 	"\x05epoch\x18\x06 \x01(\x04R\x05epoch\x12.\n" +
-	"\x05retry\x18\a \x01(\x0e2\x18.millrace.query.v1.RetryR\x05retry\x12\x14\n" +
-	"\x05fatal\x18\b \x01(\bR\x05fatal\x12$\n" +
+	"\x05retry\x18\a \x01(\x0e2\x18.millrace.query.v1.RetryR\x05retry\x12$\n" +
 	"\x0eretry_after_ms\x18\t \x01(\x03R\fretryAfterMs\x12\x14\n" +
 	"\x05owner\x18\n" +
 	" \x01(\tR\x05owner\x127\n" +
@@ -1403,7 +1395,7 @@ const file_query_proto_rawDesc = "" +
 	"\x06detail\x18\x0e \x01(\tR\x06detailB\f\n" +
 	"\n" +
 	"_partitionB\v\n" +
-	"\t_last_key\"\x9c\x03\n" +
+	"\t_last_keyJ\x04\b\b\x10\t\"\x9c\x03\n" +
 	"\x05Reply\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x14\n" +
