@@ -1,0 +1,56 @@
+package millrace
+
+import (
+	"sync/atomic"
+
+	"github.com/millrace-io/millrace/assign"
+	"github.com/millrace-io/millrace/kafka"
+	"github.com/millrace-io/millrace/record"
+)
+
+// assignor is package assign as the kafka room asks for it.
+type assignor struct {
+	node  *Node
+	round atomic.Uint64
+}
+
+var _ kafka.Assignor = (*assignor)(nil)
+
+// Name implements kafka.Assignor.
+func (a *assignor) Name() string { return "millrace" }
+
+// UserData implements kafka.Assignor: who this is, and the tasks whose state is on disk here.
+func (a *assignor) UserData([]record.TopicPartition) []byte {
+	tasks, err := a.node.dir.Tasks()
+	if err != nil {
+		a.node.opts.logger.Warn("the state directory cannot be listed; tasks may move more than they need to", "err", err)
+	}
+	return assign.EncodeSubscription(a.node.dir.ProcessID().String(), a.node.opts.endpoint, tasks, a.round.Add(1))
+}
+
+// Assign implements kafka.Assignor.
+func (a *assignor) Assign(members []kafka.GroupMember, partitions map[string]int32) (map[string]kafka.GroupAssignment, error) {
+	in := assign.Input{Sources: map[int32][]string{}, Partitions: partitions}
+	for _, m := range members {
+		member, err := assign.DecodeSubscription(m.ID, m.UserData)
+		if err != nil {
+			return nil, err
+		}
+		member.Owned, member.Generation = m.Owned, m.Generation
+		in.Members = append(in.Members, member)
+	}
+	for _, s := range a.node.topology.SubTopologies {
+		for _, src := range s.Sources {
+			in.Sources[s.ID] = append(in.Sources[s.ID], src.Topic)
+		}
+	}
+	plan, err := assign.Make(in)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]kafka.GroupAssignment{}
+	for id, as := range plan.Assignments {
+		out[id] = kafka.GroupAssignment{Partitions: as.Partitions, UserData: assign.EncodeAssignment(plan, id)}
+	}
+	return out, nil
+}

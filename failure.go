@@ -1,0 +1,51 @@
+package millrace
+
+import (
+	"errors"
+
+	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/record"
+	"github.com/millrace-io/millrace/task"
+	"github.com/millrace-io/millrace/thread"
+)
+
+// Failure is what the uncaught-failure handler gets.
+type Failure struct {
+	// Thread and Epoch say which incarnation failed.
+	Thread string
+	Epoch  uint64
+	// Attempt counts the failures of this thread within the restart window, this one included.
+	Attempt int
+	// Source and Offset are the record that was in process; Source.Topic is empty if there was none.
+	Source record.TopicPartition
+	Offset int64
+	// Task is the task that failed, if the failure was a task's.
+	Task   record.TaskID
+	InTask bool
+	Cause  error
+}
+
+func newFailure(cause error, attempt int) Failure {
+	f := Failure{Attempt: attempt, Cause: cause}
+	if t := (*thread.Failure)(nil); errors.As(cause, &t) {
+		f.Thread, f.Epoch, f.Cause = t.Thread, t.Epoch, t.Cause
+	}
+	if p := (*task.ProcessError)(nil); errors.As(cause, &p) {
+		f.Source, f.Offset, f.Task, f.InTask = p.Source, p.Offset, p.Task, true
+	}
+	return f
+}
+
+// fatal says that a restart cannot help: configuration, authorisation, or a record that no broker takes.
+func fatal(cause error) bool {
+	if b := (*broker.Error)(nil); errors.As(cause, &b) {
+		return b.Class == broker.Fatal
+	}
+	return false
+}
+
+// ErrAlreadyRun is what a second Run returns: a Node runs once. Make another with New.
+var ErrAlreadyRun = errors.New("millrace: this node has run already: make another with New")
+
+// ErrAbandoned is in the error of a Run or Shutdown whose time-out passed before everything was committed and closed.
+var ErrAbandoned = errors.New("millrace: stopped waiting")

@@ -1,0 +1,226 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/millrace-io/millrace/actors"
+	"github.com/millrace-io/millrace/kafka"
+	"github.com/millrace-io/millrace/lifecycle"
+	"github.com/millrace-io/millrace/query"
+	"github.com/millrace-io/millrace/query/httpapi"
+	"github.com/millrace-io/millrace/query/querypb"
+	"github.com/millrace-io/millrace/query/router"
+	"github.com/millrace-io/millrace/record"
+	"github.com/millrace-io/millrace/store"
+	"github.com/millrace-io/millrace/topology"
+)
+
+// Node is one process's part of an application: its stream threads, its stores, and the door to their queries. Its
+// methods may be called from any goroutine, callbacks of the node included.
+type Node struct {
+	app      string
+	opts     options
+	topology *topology.Topology
+	system   *actor.ActorSystem
+	router   *router.Router
+	status   *status
+	states   *states
+	ran      atomic.Bool
+	stopOnce sync.Once
+	// stopping is closed when Shutdown is asked for; stopped when Run has let go of everything.
+	stopping chan struct{}
+	stopped  chan struct{}
+	result   error
+
+	// What follows is set by Run before the first thread starts and not changed afterwards, but for plan, which is also
+	// read by callers that ask before that.
+	plan      atomic.Pointer[plan]
+	ctx       context.Context
+	cancel    context.CancelFunc
+	dir       *store.Directory
+	admin     *kafka.Admin
+	changelog *kafka.Changelog
+	reader    store.ChangelogReader
+	clusterID string
+	topicIDs  map[string]string
+
+	owned owned
+}
+
+// New checks the application id, the options and the topology, and prepares the actors that answer queries. It starts
+// nothing and reaches no broker. Its error joins every *OptionError.
+func New(appID string, t *topology.Topology, opts ...Option) (*Node, error) {
+	o := defaults()
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if err := o.validate(appID); err != nil {
+		return nil, err
+	}
+	if t == nil {
+		return nil, &OptionError{"topology", "it is nil: build one with topology.NewBuilder"}
+	}
+	n := &Node{app: appID, opts: o, topology: t.Bind(appID), system: o.system, topicIDs: map[string]string{},
+		stopping: make(chan struct{}), stopped: make(chan struct{})}
+	if n.system == nil {
+		n.system = actors.NewSystem(o.logger)
+	}
+	n.router = router.New(n.system, appID, router.Options{Endpoint: o.endpoint})
+	n.router.Declare(storeInfos(n.topology))
+	n.status = newStatus(appID, n.router.Node)
+	n.router.Node(lifecycle.NodeCreated)
+	n.states = newStates(n)
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	return n, nil
+}
+
+func storeInfos(t *topology.Topology) (infos []router.StoreInfo) {
+	for _, s := range t.SubTopologies {
+		for _, st := range s.Stores {
+			infos = append(infos, router.StoreInfo{Name: st.Name, Kind: st.Kind, KeyCodec: st.KeyCodec, ValueCodec: st.ValueCodec})
+		}
+	}
+	return infos
+}
+
+// Run joins the group and processes until ctx is cancelled, Shutdown is called, or the node fails. A cancelled ctx is a
+// Shutdown with the configured time-out. It returns nil after a clean stop; ErrAbandoned (in its chain) if the time-out
+// passed first; ErrAlreadyRun the second time; else the cause that ended the node.
+func (n *Node) Run(ctx context.Context) error {
+	if !n.ran.CompareAndSwap(false, true) {
+		return ErrAlreadyRun
+	}
+	n.result = n.run(ctx)
+	close(n.stopped)
+	return n.result
+}
+
+// Ready waits until the node is RUNNING: every thread has joined and every store of its tasks is restored. It fails with
+// the node's cause if the node ends first, and with the context's.
+func (n *Node) Ready(ctx context.Context) error {
+	err := n.status.await(ctx, func(s lifecycle.Node) bool {
+		return s != lifecycle.NodeCreated && s != lifecycle.NodeRebalancing
+	})
+	if err != nil {
+		return err
+	}
+	state, _, cause := n.status.snapshot()
+	if state != lifecycle.NodeRunning {
+		return errors.Join(fmt.Errorf("millrace: the node is %s", state), cause)
+	}
+	return nil
+}
+
+// Shutdown ends the node: a last commit, every store closed, and the group left unless WithLeaveGroup(false). It waits
+// until that is done or ctx ends; in the latter case the node goes on stopping, and the error wraps ErrAbandoned. Called
+// again, or after the end, it waits for the same result. Before Run it makes a later Run return at once.
+func (n *Node) Shutdown(ctx context.Context) error {
+	n.stopOnce.Do(func() { close(n.stopping) })
+	if n.ran.CompareAndSwap(false, true) {
+		n.status.become(lifecycle.NodePendingShutdown, nil)
+		n.status.become(lifecycle.NodeNotRunning, nil)
+		n.cancel()
+		close(n.stopped)
+		return nil
+	}
+	select {
+	case <-n.stopped:
+		return n.result
+	case <-ctx.Done():
+		return fmt.Errorf("%w for the node to stop: %w", ErrAbandoned, context.Cause(ctx))
+	}
+}
+
+// State is the node's published state.
+func (n *Node) State() lifecycle.Node { return n.status.state() }
+
+// Threads are the published states of the node's threads, by number.
+func (n *Node) Threads() []lifecycle.ThreadStatus {
+	_, threads, _ := n.status.snapshot()
+	return threads
+}
+
+// Watch yields the changes of node and thread states from the start of the loop over it, until ctx ends. A reader that is
+// too slow misses some; the next change says how many.
+func (n *Node) Watch(ctx context.Context) iter.Seq[StateChange] { return n.status.watch(ctx) }
+
+// ActorSystem is the system that the node's actors live in.
+func (n *Node) ActorSystem() *actor.ActorSystem { return n.system }
+
+// StorePID is where questions about one partition of a store go: any actor may send it the messages of package querypb
+// and gets a *querypb.Reply, a value or a typed failure, in every state of the node and for names and partitions that
+// do not exist too.
+func (n *Node) StorePID(store string, partition int32) *actor.PID {
+	return n.router.PID(store, partition)
+}
+
+// Ask implements query.Client.
+func (n *Node) Ask(ctx context.Context, q query.Question) (*querypb.Reply, error) {
+	return n.router.Ask(ctx, q)
+}
+
+// Partitions implements query.Client.
+func (n *Node) Partitions(ctx context.Context, store string) (int32, error) {
+	return n.router.Partitions(ctx, store)
+}
+
+// Handler serves /livez, /readyz and the stores over HTTP; see package httpapi for its answers.
+func (n *Node) Handler() http.Handler {
+	var stores []httpapi.Store
+	for _, s := range n.topology.SubTopologies {
+		for _, st := range s.Stores {
+			stores = append(stores, httpapi.Store{Name: st.Name, Kind: st.Kind, ParseKey: st.ParseKey, FormatKey: st.FormatKey, FormatValue: st.FormatValue})
+		}
+	}
+	return httpapi.Handler(n, stores)
+}
+
+// Owned are the tasks that run on this node, in order.
+func (n *Node) Owned() []record.TaskID { return n.owned.list() }
+
+// OwnsAll says that every task of the application runs on this node.
+func (n *Node) OwnsAll() bool {
+	p := n.plan.Load()
+	return p != nil && slices.Equal(p.tasks(), n.owned.list())
+}
+
+// owned is the set of tasks that run on this node.
+//
+// The mutex protects the set, which the threads write and callers read.
+type owned struct {
+	mu  sync.Mutex
+	ids map[record.TaskID]bool
+}
+
+func (o *owned) set(id record.TaskID, on bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ids == nil {
+		o.ids = map[record.TaskID]bool{}
+	}
+	if on {
+		o.ids[id] = true
+	} else {
+		delete(o.ids, id)
+	}
+}
+
+func (o *owned) list() []record.TaskID {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var ids []record.TaskID
+	for id := range o.ids {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, record.TaskID.Compare)
+	return ids
+}

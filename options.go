@@ -1,0 +1,154 @@
+package millrace
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/millrace-io/millrace/actors"
+)
+
+// Option changes one setting of a Node.
+type Option func(*options)
+
+type options struct {
+	brokers        []string
+	stateDir       string
+	threads        int
+	logger         *slog.Logger
+	commitInterval time.Duration
+	endpoint       string
+	startTimeout   time.Duration
+	stopTimeout    time.Duration
+	session        time.Duration
+	heartbeat      time.Duration
+	leave          bool
+	system         *actor.ActorSystem
+	uncaught       func(Failure) actors.Answer
+	replication    int16
+	cacheBytes     int64
+	compression    string
+	restart        actors.Intensity
+	metadata       time.Duration
+}
+
+func defaults() options {
+	return options{
+		brokers: []string{"127.0.0.1:9092"}, threads: 2, logger: slog.New(slog.DiscardHandler),
+		commitInterval: 100 * time.Millisecond, startTimeout: 30 * time.Second, stopTimeout: 30 * time.Second,
+		session: 10 * time.Second, heartbeat: 3 * time.Second, leave: true, replication: -1, cacheBytes: 64 << 20,
+		restart: actors.DefaultIntensity, metadata: 30 * time.Second,
+	}
+}
+
+// WithBrokers names the cluster: one or more host:port. The default is 127.0.0.1:9092.
+func WithBrokers(addrs ...string) Option { return func(o *options) { o.brokers = addrs } }
+
+// WithStateDir is where stores and the process id live. Two processes must not share one. The default is
+// millrace-<application id> in the directory for temporary files, which a machine may empty: set it for real use.
+func WithStateDir(dir string) Option { return func(o *options) { o.stateDir = dir } }
+
+// WithThreads is the number of stream threads. The default is 2.
+func WithThreads(n int) Option { return func(o *options) { o.threads = n } }
+
+// WithLogger takes what the node has to say. The default is silence.
+func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
+
+// WithCommitInterval is the time between commits. The default is 100 ms.
+func WithCommitInterval(d time.Duration) Option { return func(o *options) { o.commitInterval = d } }
+
+// WithEndpoint is this node's host:port for queries, which the other nodes of the application name to callers whose
+// partition is here.
+func WithEndpoint(hostport string) Option { return func(o *options) { o.endpoint = hostport } }
+
+// WithStartTimeout is how long Run waits for the first answer of a broker. The default is 30 s.
+func WithStartTimeout(d time.Duration) Option { return func(o *options) { o.startTimeout = d } }
+
+// WithShutdownTimeout is how long a cancelled Run waits for the last commit and for stores to close. The default is 30 s.
+func WithShutdownTimeout(d time.Duration) Option { return func(o *options) { o.stopTimeout = d } }
+
+// WithSessionTimeout is how long the group waits for a heartbeat before it gives this node's partitions to others; the
+// heartbeat interval is a third of it, 3 s at most. The default is 10 s; brokers accept 6 s to 30 min unless configured otherwise.
+func WithSessionTimeout(d time.Duration) Option {
+	return func(o *options) { o.session, o.heartbeat = d, min(d/3, 3*time.Second) }
+}
+
+// WithLeaveGroup says whether Shutdown leaves the group, so that others take over at once (the default), or stays a member
+// until the session time-out, so that a quick restart causes no rebalance.
+func WithLeaveGroup(leave bool) Option { return func(o *options) { o.leave = leave } }
+
+// WithActorSystem runs the node's actors in the caller's system. The default is a system of its own.
+func WithActorSystem(s *actor.ActorSystem) Option { return func(o *options) { o.system = s } }
+
+// WithUncaughtHandler decides what happens after a failure that no other policy took. It is called on the supervisor's
+// goroutine and may call anything on the node. The default answer is actors.ReplaceThread.
+func WithUncaughtHandler(h func(Failure) actors.Answer) Option {
+	return func(o *options) { o.uncaught = h }
+}
+
+// WithReplication is the replication factor of internal topics. The default, -1, is the cluster's own default.
+func WithReplication(n int16) Option { return func(o *options) { o.replication = n } }
+
+// WithStoreCache is how many bytes of hot state all stores of the node may keep in memory. The default is 64 MiB.
+func WithStoreCache(bytes int64) Option { return func(o *options) { o.cacheBytes = bytes } }
+
+// WithCompression compresses what is produced: "none" (the default), "gzip", "snappy", "lz4" or "zstd".
+func WithCompression(name string) Option { return func(o *options) { o.compression = name } }
+
+// WithRestarts bounds how a failing thread is replaced: back-off and intensity.
+func WithRestarts(i actors.Intensity) Option { return func(o *options) { o.restart = i } }
+
+// WithMetadataRefresh is how often topics are looked at for new partitions. The default is 30 s.
+func WithMetadataRefresh(d time.Duration) Option { return func(o *options) { o.metadata = d } }
+
+// OptionError is a setting that New refuses.
+type OptionError struct{ Option, Problem string }
+
+// Error names the setting, what is wrong with it, and what would be right.
+func (e *OptionError) Error() string { return "millrace: " + e.Option + ": " + e.Problem }
+
+var appIDPattern = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,100}$`)
+
+// validate returns every mistake at once.
+func (o *options) validate(app string) error {
+	var errs []error
+	bad := func(option, format string, args ...any) {
+		errs = append(errs, &OptionError{option, fmt.Sprintf(format, args...)})
+	}
+	if !appIDPattern.MatchString(app) || app == "." || app == ".." {
+		bad("application id", "%q is not usable in topic, group and directory names: use 1 to 100 of a-z A-Z 0-9 . _ -", app)
+	}
+	if len(o.brokers) == 0 {
+		bad("WithBrokers", "no broker is named: give at least one host:port")
+	}
+	for _, b := range o.brokers {
+		if _, _, err := net.SplitHostPort(b); err != nil {
+			bad("WithBrokers", "%q is not host:port", b)
+		}
+	}
+	if o.threads < 1 || o.threads > 1024 {
+		bad("WithThreads", "%d threads: use 1 to 1024", o.threads)
+	}
+	if o.commitInterval <= 0 {
+		bad("WithCommitInterval", "%s is not a positive duration", o.commitInterval)
+	}
+	if o.session <= 0 || o.startTimeout <= 0 || o.stopTimeout <= 0 {
+		bad("time-outs", "session, start and shutdown time-outs must be positive")
+	}
+	switch o.compression {
+	case "", "none", "gzip", "snappy", "lz4", "zstd":
+	default:
+		bad("WithCompression", "%q is not one of none, gzip, snappy, lz4, zstd", o.compression)
+	}
+	if o.stateDir == "" {
+		o.stateDir = filepath.Join(os.TempDir(), "millrace-"+app)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,162 @@
+package millrace
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/millrace-io/millrace/kafka"
+	"github.com/millrace-io/millrace/record"
+	"github.com/millrace-io/millrace/store"
+	"github.com/millrace-io/millrace/topology"
+)
+
+// prepare reaches the cluster, opens the state directory, and makes the internal topics. Nothing of it joins the group.
+func (n *Node) prepare(ctx context.Context) error {
+	dir, err := store.OpenDirectory(n.opts.stateDir, n.app, store.DirectoryOptions{CacheBytes: n.opts.cacheBytes, Logger: n.opts.logger})
+	if err != nil {
+		return err
+	}
+	n.dir = dir
+	reach, cancel := context.WithTimeout(ctx, n.opts.startTimeout)
+	defer cancel()
+	if err := kafka.Reach(reach, n.kafkaConfig("admin")); err != nil {
+		return err
+	}
+	if n.admin, err = kafka.NewAdmin(n.kafkaConfig("admin")); err != nil {
+		return err
+	}
+	cluster, err := n.admin.Cluster(ctx)
+	if err != nil {
+		return err
+	}
+	n.clusterID = cluster.ID
+	counts, err := n.partitionCounts(ctx)
+	if err != nil {
+		return err
+	}
+	n.plan.Store(newPlan(n.topology, counts))
+	if err := n.createChangelogs(ctx); err != nil {
+		return err
+	}
+	if n.changelog, err = kafka.NewChangelog(n.kafkaConfig("restore")); err != nil {
+		return err
+	}
+	n.reader = changelogReader{n.changelog}
+	return nil
+}
+
+func (n *Node) kafkaConfig(role string) kafka.Config {
+	return kafka.Config{Brokers: n.opts.brokers, ClientID: "millrace-" + n.app + "-" + role, Logger: n.opts.logger}
+}
+
+// changelogReader is the kafka room's reader as the store room asks for it.
+type changelogReader struct{ *kafka.Changelog }
+
+// Ends implements store.ChangelogReader.
+func (r changelogReader) Ends(ctx context.Context, tps []record.TopicPartition) (map[record.TopicPartition]store.LogRange, error) {
+	ranges, err := r.Changelog.Ends(ctx, tps)
+	out := make(map[record.TopicPartition]store.LogRange, len(ranges))
+	for tp, x := range ranges {
+		out[tp] = store.LogRange(x)
+	}
+	return out, err
+}
+
+// partitionCounts looks up the external topics, derives the counts of repartition topics from them, and creates those.
+func (n *Node) partitionCounts(ctx context.Context) (map[string]int32, error) {
+	external := map[string]string{} // topic → node
+	for _, s := range n.topology.SubTopologies {
+		for _, src := range s.Sources {
+			if !src.Internal {
+				external[src.Topic] = src.Name
+			}
+		}
+		for _, sink := range s.Sinks {
+			if !sink.Internal {
+				external[sink.Topic] = sink.Name
+			}
+		}
+	}
+	infos, err := n.admin.Topics(ctx, slices.Collect(maps.Keys(external))...)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]int32{}
+	var missing []error
+	for _, topic := range slices.Sorted(maps.Keys(external)) {
+		if info, ok := infos[topic]; ok {
+			counts[topic] = info.Partitions
+		} else {
+			missing = append(missing, &MissingTopicError{Topic: topic, Node: external[topic]})
+		}
+	}
+	if len(missing) > 0 {
+		return nil, errors.Join(missing...)
+	}
+	repartition, err := n.topology.RepartitionCounts(counts)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(counts, repartition)
+	if err := n.topology.CheckPartitions(counts); err != nil {
+		return nil, err
+	}
+	return counts, n.admin.CreateTopics(ctx, n.repartitionTopics(repartition))
+}
+
+// repartitionTopics are purged up to the committed offsets and by nothing else: a record that was not processed yet must
+// not go.
+func (n *Node) repartitionTopics(counts map[string]int32) (specs []kafka.TopicSpec) {
+	for topic, partitions := range counts {
+		specs = append(specs, kafka.TopicSpec{Name: topic, Partitions: partitions, Replication: n.opts.replication, Configs: map[string]string{
+			"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "52428800", "message.timestamp.type": "CreateTime",
+		}})
+	}
+	slices.SortFunc(specs, func(a, b kafka.TopicSpec) int { return cmp.Compare(a.Name, b.Name) })
+	return specs
+}
+
+// createChangelogs makes a compacted topic for each store, with a partition for each task, and learns the topics' ids.
+func (n *Node) createChangelogs(ctx context.Context) error {
+	p := n.plan.Load()
+	var specs []kafka.TopicSpec
+	for _, s := range p.topology.SubTopologies {
+		for _, st := range s.Stores {
+			n.router.SetPartitions(st.Name, p.partitions(s))
+			if !st.Changelog {
+				continue
+			}
+			configs := map[string]string{"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+			maps.Copy(configs, st.ChangelogConfig)
+			specs = append(specs, kafka.TopicSpec{
+				Name: topology.ChangelogTopic(n.app, st.Name), Partitions: p.partitions(s), Replication: n.opts.replication, Configs: configs,
+			})
+		}
+	}
+	if len(specs) == 0 {
+		return nil
+	}
+	if err := n.admin.CreateTopics(ctx, specs); err != nil {
+		return err
+	}
+	names := make([]string, len(specs))
+	for i, s := range specs {
+		names[i] = s.Name
+	}
+	infos, err := n.admin.Topics(ctx, names...)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		info, ok := infos[name]
+		if !ok {
+			return fmt.Errorf("millrace: topic %q was created and is not there: start again", name)
+		}
+		n.topicIDs[name] = info.ID
+	}
+	return nil
+}

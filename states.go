@@ -1,0 +1,282 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/millrace-io/millrace/lifecycle"
+	"github.com/millrace-io/millrace/record"
+	"github.com/millrace-io/millrace/store"
+	"github.com/millrace-io/millrace/task"
+	"github.com/millrace-io/millrace/thread"
+	"github.com/millrace-io/millrace/topology"
+)
+
+// states opens, restores, writes and closes the tasks' state for all threads of a node, off their loops. One task's jobs
+// run one after the other.
+//
+// The mutex protects the map of keepers. A task may move from one thread of the node to another, so the map belongs to
+// neither; its work is done outside the lock.
+type states struct {
+	node    *Node
+	mu      sync.Mutex
+	keepers map[record.TaskID]*keeper
+	wg      sync.WaitGroup
+}
+
+func newStates(n *Node) *states { return &states{node: n, keepers: map[record.TaskID]*keeper{}} }
+
+// keeper runs the jobs of one task, in order, on a goroutine that lives while there are any.
+//
+// The mutex protects the fields: jobs are added by loops and taken by the goroutine.
+type keeper struct {
+	id      record.TaskID
+	mu      sync.Mutex
+	jobs    []func()
+	working bool
+	// held is the thread that has the state open; an Open of another thread waits until it is closed.
+	held    string
+	waiting []func()
+	state   *store.TaskState
+	cancel  context.CancelFunc
+}
+
+func (s *states) keeper(id record.TaskID) *keeper {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.keepers[id]
+	if k == nil {
+		k = &keeper{id: id, cancel: func() {}}
+		s.keepers[id] = k
+	}
+	return k
+}
+
+func (s *states) submit(k *keeper, job func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.jobs = append(k.jobs, job)
+	if !k.working {
+		k.working = true
+		s.wg.Add(1)
+		go s.work(k)
+	}
+}
+
+func (s *states) work(k *keeper) {
+	defer s.wg.Done()
+	for {
+		k.mu.Lock()
+		if len(k.jobs) == 0 {
+			k.working = false
+			k.mu.Unlock()
+			return
+		}
+		job := k.jobs[0]
+		k.jobs = k.jobs[1:]
+		k.mu.Unlock()
+		job()
+	}
+}
+
+// set changes the state, which jobs own and Props reads.
+func (k *keeper) set(state *store.TaskState) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.state = state
+}
+
+// of returns the port that one thread uses.
+func (s *states) of(slot *thread.Slot) *threadStates { return &threadStates{states: s, slot: slot} }
+
+type threadStates struct {
+	*states
+	slot *thread.Slot
+}
+
+var _ thread.States = (*threadStates)(nil)
+var _ thread.StoreActors = (*threadStates)(nil)
+
+// Open implements thread.States.
+func (t *threadStates) Open(id record.TaskID, epoch uint64) {
+	k := t.keeper(id)
+	t.publish(id, func(st topology.StoreSpec) { t.node.router.Opening(st.Name, id.Partition, t.slot.Name, epoch) })
+	t.submit(k, func() { t.open(k, epoch) })
+}
+
+func (t *threadStates) open(k *keeper, epoch uint64) {
+	k.mu.Lock()
+	if k.held != "" && k.held != t.slot.Name {
+		k.waiting = append(k.waiting, func() { t.open(k, epoch) })
+		k.mu.Unlock()
+		return
+	}
+	k.held = t.slot.Name
+	ctx, cancel := context.WithCancel(t.node.ctx)
+	k.cancel = cancel
+	k.mu.Unlock()
+	if k.state == nil {
+		state, err := t.openState(k.id)
+		if err != nil {
+			t.publish(k.id, func(st topology.StoreSpec) { t.node.router.Failed(st.Name, k.id.Partition, err) })
+			t.slot.Inbox.Put(thread.StateFailed{Task: k.id, Epoch: epoch, Err: err})
+			return
+		}
+		k.set(state)
+	}
+	t.restore(ctx, k, epoch)
+}
+
+func (t *threadStates) openState(id record.TaskID) (*store.TaskState, error) {
+	state, report, err := t.node.dir.OpenTask(t.node.taskSpec(id))
+	if err != nil {
+		return nil, err
+	}
+	if report.MovedAside() {
+		t.node.opts.logger.Warn("local state could not be used; it was moved aside and is rebuilt from its changelogs", "task", id, "report", report)
+	}
+	return state, nil
+}
+
+// restore brings every store of the task to the end of its changelog.
+func (t *threadStates) restore(ctx context.Context, k *keeper, epoch uint64) {
+	for i, st := range t.node.plan.Load().stores(k.id) {
+		if !st.Changelog {
+			continue
+		}
+		progress := func(p lifecycle.Progress) { t.node.router.Restoring(st.Name, k.id.Partition, p) }
+		result, err := store.Restore(ctx, k.state, i, t.node.reader, progress)
+		if err != nil {
+			if ctx.Err() == nil {
+				t.node.router.Failed(st.Name, k.id.Partition, err)
+				t.slot.Inbox.Put(thread.StateFailed{Task: k.id, Epoch: epoch, Err: fmt.Errorf("restore store %q: %w", st.Name, err)})
+			}
+			return
+		}
+		t.node.opts.logger.Debug("restored", "store", st.Name, "partition", k.id.Partition, "result", result)
+	}
+	t.slot.Inbox.Put(thread.StateReady{Task: k.id, Epoch: epoch, State: taskState{k.state}})
+}
+
+// Replay implements thread.States.
+func (t *threadStates) Replay(id record.TaskID, epoch uint64) {
+	k := t.keeper(id)
+	t.publish(id, func(st topology.StoreSpec) { t.node.router.Opening(st.Name, id.Partition, t.slot.Name, epoch) })
+	t.submit(k, func() {
+		if k.state == nil {
+			return
+		}
+		ctx, cancel := context.WithCancel(t.node.ctx)
+		k.mu.Lock()
+		k.cancel = cancel
+		k.mu.Unlock()
+		t.restore(ctx, k, epoch)
+	})
+}
+
+// Apply implements thread.States.
+func (t *threadStates) Apply(id record.TaskID, epoch uint64, u *task.Unit, ends map[record.TopicPartition]int64) {
+	k := t.keeper(id)
+	t.submit(k, func() {
+		err := errors.New("millrace: the state was closed")
+		if k.state != nil {
+			err = k.state.Apply(t.storeUnit(k, u, ends))
+		}
+		t.slot.Inbox.Put(thread.UnitApplied{Task: id, Epoch: epoch, Unit: u, Err: err})
+	})
+}
+
+// storeUnit is a task's unit with the changelog offsets that the commit gave it.
+func (t *threadStates) storeUnit(k *keeper, u *task.Unit, ends map[record.TopicPartition]int64) *store.Unit {
+	out := &store.Unit{Writes: make([]store.Write, len(u.Writes)), Position: u.Position, WallClock: u.WallClock}
+	for i, w := range u.Writes {
+		out.Writes[i] = store.Write(w)
+	}
+	for i, st := range t.node.plan.Load().stores(k.id) {
+		tp := record.TopicPartition{Topic: topology.ChangelogTopic(t.node.app, st.Name), Partition: k.id.Partition}
+		if next, ok := ends[tp]; ok && st.Changelog {
+			out.Changelog = append(out.Changelog, store.StoreOffset{Store: i, Next: next})
+		}
+	}
+	return out
+}
+
+// Close implements thread.States.
+func (t *threadStates) Close(id record.TaskID, epoch uint64) {
+	k := t.keeper(id)
+	k.mu.Lock()
+	k.cancel()
+	k.mu.Unlock()
+	t.submit(k, func() {
+		var err error
+		if k.state != nil {
+			err = k.state.Close()
+			k.set(nil)
+		}
+		k.mu.Lock()
+		k.held = ""
+		k.jobs = append(k.jobs, k.waiting...)
+		k.waiting = nil
+		k.mu.Unlock()
+		t.slot.Inbox.Put(thread.StateClosed{Task: id, Epoch: epoch, Err: err})
+	})
+}
+
+// Props implements thread.StoreActors.
+func (t *threadStates) Props(id record.TaskID, _ uint64) map[string]*actor.Props {
+	k := t.keeper(id)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	props := map[string]*actor.Props{}
+	if k.state == nil || k.held != t.slot.Name {
+		return props
+	}
+	for i, st := range t.node.plan.Load().stores(id) {
+		props[st.Name] = store.NewActorProps(k.state, i)
+	}
+	return props
+}
+
+// Serving implements thread.StoreActors.
+func (t *threadStates) Serving(id record.TaskID, name string, pid *actor.PID, epoch uint64) {
+	t.node.router.Serving(name, id.Partition, pid, epoch)
+}
+
+func (t *threadStates) publish(id record.TaskID, f func(topology.StoreSpec)) {
+	for _, st := range t.node.plan.Load().stores(id) {
+		f(st)
+	}
+}
+
+// taskSpec is what a task's directory must hold.
+func (n *Node) taskSpec(id record.TaskID) store.TaskSpec {
+	spec := store.TaskSpec{ID: id, ClusterID: n.clusterID, Partition: id.Partition}
+	for _, st := range n.plan.Load().stores(id) {
+		s := store.StoreSpec{Name: st.Name, Kind: st.Kind, KeyCodec: st.KeyCodec, ValueCodec: st.ValueCodec}
+		if st.Changelog {
+			s.Changelog = topology.ChangelogTopic(n.app, st.Name)
+			s.TopicID = n.topicIDs[s.Changelog]
+		}
+		spec.Stores = append(spec.Stores, s)
+	}
+	return spec
+}
+
+// taskState gives a task its view of what store keeps.
+type taskState struct{ *store.TaskState }
+
+// Scan implements task.State.
+func (s taskState) Scan(st int, from, to []byte, reverse bool) iter.Seq2[task.Entry, error] {
+	return func(yield func(task.Entry, error) bool) {
+		for e, err := range s.TaskState.Scan(st, from, to, reverse) {
+			if !yield(task.Entry(e), err) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,311 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/millrace-io/millrace/actors"
+	"github.com/millrace-io/millrace/assign"
+	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/kafka"
+	"github.com/millrace-io/millrace/lifecycle"
+	"github.com/millrace-io/millrace/record"
+	"github.com/millrace-io/millrace/task"
+	"github.com/millrace-io/millrace/thread"
+	"github.com/millrace-io/millrace/topology"
+)
+
+// tree is a running node's actors and the slots that its threads borrow.
+//
+// The mutex protects the set of threads that have not ended, which thread actors and the supervisor change.
+type tree struct {
+	node   *Node
+	pid    *actor.PID
+	watch  *threadWatcher
+	slots  []*slot
+	failed chan error
+
+	mu      sync.Mutex
+	threads map[string]*actor.PID
+	ended   chan struct{} // closed when no thread is left
+}
+
+// slot is a thread.Slot with the things behind its ports, which the node closes.
+type slot struct {
+	*thread.Slot
+	group    *kafka.Group
+	fetcher  *kafka.Fetcher
+	producer *kafka.Producer
+}
+
+// startTree makes the slots and spawns the node actor, which spawns the threads.
+func (n *Node) startTree() (*tree, error) {
+	t := &tree{node: n, watch: &threadWatcher{node: n}, failed: make(chan error, 1), threads: map[string]*actor.PID{}, ended: make(chan struct{})}
+	for i := range n.opts.threads {
+		s, err := n.newSlot("thread-" + strconv.Itoa(i+1))
+		if err != nil {
+			return nil, errors.Join(err, t.close(context.Background(), false))
+		}
+		t.slots = append(t.slots, s)
+		t.watch.Became(lifecycle.ThreadStatus{Name: s.Name, State: lifecycle.ThreadCreated, Epoch: 1})
+	}
+	props := actor.PropsFromProducer(func() actor.Actor { return &nodeActor{tree: t} }, actor.WithSupervisor(n.supervisor(t)))
+	pid, err := n.system.Root.SpawnNamed(props, n.app+"-"+n.system.ProcessRegistry.NextId())
+	if err != nil {
+		return nil, errors.Join(err, t.close(context.Background(), false))
+	}
+	t.pid = pid
+	for _, s := range t.slots {
+		s.group.Start()
+	}
+	return t, nil
+}
+
+// nodeActor is the parent of the threads and the only place that decides about their failures, by its strategy.
+type nodeActor struct{ tree *tree }
+
+// Receive implements actor.Actor.
+func (a *nodeActor) Receive(ctx actor.Context) {
+	if _, ok := ctx.Message().(*actor.Started); !ok {
+		return
+	}
+	for _, s := range a.tree.slots {
+		pid, err := ctx.SpawnNamed(a.tree.threadProps(s), s.Name)
+		if err != nil {
+			panic(err)
+		}
+		a.tree.mu.Lock()
+		a.tree.threads[s.Name] = pid
+		a.tree.mu.Unlock()
+	}
+}
+
+func (t *tree) threadProps(s *slot) *actor.Props {
+	n, p := t.node, t.node.plan.Load()
+	states := n.states.of(s.Slot)
+	return thread.Props(thread.Spec{
+		Config: thread.Config{
+			Slot: s.Slot, Positions: &positions{n, s.Slot}, States: states, Watcher: t.watch, TaskOf: p.taskOf, Sources: p.sources,
+			NewTask:        n.newTask,
+			CommitInterval: n.opts.commitInterval, UncommittedBytes: 64 << 20, BufferedBytes: 32 << 20, Budget: 1000, Log: n.opts.logger,
+		},
+		Stores: states,
+		Ended:  func(name string) { t.end(name) },
+	}, actor.WithReceiverMiddleware(actors.Guard))
+}
+
+// newTask builds a task on its restored state.
+func (n *Node) newTask(id record.TaskID, state task.State, producer task.Producer) (*task.Task, error) {
+	p := n.plan.Load()
+	cfg := task.Config{ID: id, Sources: p.sources(id), State: state, Producer: producer, CacheBytes: n.opts.cacheBytes / int64(max(1, len(p.tasks())))}
+	for _, st := range p.stores(id) {
+		c := task.StoreConfig{Name: st.Name}
+		if st.Changelog {
+			c.Changelog = record.TopicPartition{Topic: topology.ChangelogTopic(n.app, st.Name), Partition: id.Partition}
+		}
+		cfg.Stores = append(cfg.Stores, c)
+	}
+	sub := p.byID[id.SubTopology]
+	cfg.Chain = func(h topology.Host) (task.Chain, error) { return sub.Instantiate(h) }
+	return task.New(cfg)
+}
+
+func (n *Node) newSlot(name string) (*slot, error) {
+	s := &slot{Slot: thread.NewSlot(name)}
+	var err error
+	s.producer, err = kafka.NewProducer(kafka.ProducerConfig{Config: n.kafkaConfig(name), Compression: n.opts.compression}, s.Inbox.Put)
+	if err != nil {
+		return nil, err
+	}
+	if s.fetcher, err = kafka.NewFetcher(kafka.FetcherConfig{Config: n.kafkaConfig(name)}, s.Inbox.Put); err != nil {
+		return nil, err
+	}
+	s.group, err = kafka.NewGroup(kafka.GroupConfig{
+		Config: n.kafkaConfig(name), Group: n.app, InstanceID: n.dir.ProcessID().String() + "-" + name, Topics: n.plan.Load().sourceTopics(),
+		SessionTimeout: n.opts.session, HeartbeatInterval: n.opts.heartbeat, MetadataRefresh: n.opts.metadata, Assignor: &assignor{node: n},
+	}, s.Inbox.Put)
+	if err != nil {
+		return nil, err
+	}
+	s.Group, s.Fetcher, s.Producer = s.group, s.fetcher, s.producer
+	return s, nil
+}
+
+// end takes a thread off the list; the last one ends the wait.
+func (t *tree) end(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.threads, name)
+	if len(t.threads) == 0 {
+		close(t.ended)
+	}
+}
+
+// gaveUp is called when supervision does not restart a thread.
+func (t *tree) gaveUp(name string, cause error) {
+	t.end(name)
+	select {
+	case t.failed <- cause:
+	default:
+	}
+}
+
+func (t *tree) alive() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Sorted(maps.Keys(t.threads))
+}
+
+func (t *tree) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, pid := range t.threads {
+		t.node.system.Root.Send(pid, &thread.Stop{})
+	}
+}
+
+func (t *tree) wait(ctx context.Context) error {
+	select {
+	case <-t.ended:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// close lets go of the slots and the node actor.
+func (t *tree) close(ctx context.Context, leave bool) error {
+	var errs []error
+	if t.pid != nil {
+		t.node.system.Root.Stop(t.pid)
+	}
+	for _, s := range t.slots {
+		errs = append(errs, s.group.Close(ctx, leave), s.producer.Close(ctx))
+		s.fetcher.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// threadWatcher publishes what the loops of the node's threads do.
+type threadWatcher struct{ node *Node }
+
+var _ thread.Watcher = (*threadWatcher)(nil)
+
+// Became implements thread.Watcher.
+func (w *threadWatcher) Became(s lifecycle.ThreadStatus) {
+	w.node.router.Thread(s)
+	w.node.status.thread(s)
+	w.node.opts.logger.Info("thread", "name", s.Name, "state", s.State.String(), "epoch", s.Epoch, "cause", s.Cause)
+}
+
+// Running implements thread.Watcher.
+func (w *threadWatcher) Running(id record.TaskID) { w.node.owned.set(id, true) }
+
+// Gone implements thread.Watcher: the leases of the task's stores end before anything else happens to it.
+func (w *threadWatcher) Gone(id record.TaskID) {
+	w.node.owned.set(id, false)
+	for _, st := range w.node.plan.Load().stores(id) {
+		w.node.router.Revoked(st.Name, id.Partition, "")
+	}
+}
+
+// Assignment implements thread.Watcher: the owners of all tasks become the owners of their stores' partitions.
+func (w *threadWatcher) Assignment(data []byte) {
+	owners, err := assign.DecodeOwners(data)
+	if err != nil {
+		w.node.opts.logger.Warn("the assignment cannot be read; owners of other partitions are not known", "err", err)
+		return
+	}
+	byStore := map[string]map[int32]string{}
+	for _, o := range owners {
+		for _, st := range w.node.plan.Load().stores(o.Task) {
+			if byStore[st.Name] == nil {
+				byStore[st.Name] = map[int32]string{}
+			}
+			byStore[st.Name][o.Task.Partition] = o.Endpoint
+		}
+	}
+	w.node.router.Owners(byStore)
+}
+
+// positions resolves where to start by each source's reset policy.
+type positions struct {
+	node *Node
+	slot *thread.Slot
+}
+
+// ResetError is a source with reset policy Fail that has no position.
+type ResetError struct {
+	Source record.TopicPartition
+	Node   string
+}
+
+// Error names the partition and what to do.
+func (e *ResetError) Error() string {
+	return "millrace: source " + strconv.Quote(e.Node) + " has no usable committed offset for " + e.Source.String() + " and its reset policy is fail: commit one, or choose earliest or latest"
+}
+
+// Resolve implements thread.Positions.
+func (p *positions) Resolve(token uint64, tps []record.TopicPartition) {
+	p.node.states.wg.Add(1)
+	go func() {
+		defer p.node.states.wg.Done()
+		at, err := p.node.resolve(tps)
+		if p.node.ctx.Err() == nil {
+			p.slot.Inbox.Put(thread.PositionsResolved{Token: token, At: at, Err: err})
+		}
+	}()
+}
+
+func (n *Node) resolve(tps []record.TopicPartition) (map[record.TopicPartition]int64, error) {
+	ends, err := n.admin.Ends(n.ctx, tps, false)
+	if err != nil {
+		return nil, err
+	}
+	at := map[record.TopicPartition]int64{}
+	for _, tp := range tps {
+		spec := n.plan.Load().sourceSpec(tp.Topic)
+		switch spec.Reset {
+		case topology.Earliest:
+			at[tp] = ends[tp].Start
+		case topology.Latest:
+			late, err := n.addedLater(tp)
+			if err != nil {
+				return nil, err
+			}
+			at[tp] = ends[tp].HighWatermark
+			if late {
+				at[tp] = ends[tp].Start
+			}
+		default:
+			return nil, &ResetError{tp, spec.Name}
+		}
+	}
+	return at, nil
+}
+
+// addedLater says that the group has positions in other partitions of the topic: this one was added since, and what was
+// written to it before the group noticed must not be skipped (case H5).
+func (n *Node) addedLater(tp record.TopicPartition) (bool, error) {
+	infos, err := n.admin.Topics(n.ctx, tp.Topic)
+	if err != nil {
+		return false, err
+	}
+	var all []record.TopicPartition
+	for i := range infos[tp.Topic].Partitions {
+		all = append(all, record.TopicPartition{Topic: tp.Topic, Partition: i})
+	}
+	offsets, err := n.admin.CommittedOffsets(n.ctx, n.app, all)
+	for _, o := range offsets {
+		if o.At != broker.None {
+			return true, err
+		}
+	}
+	return false, err
+}
