@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/record"
 )
 
@@ -138,4 +139,5 @@ func (e *PanicError) Unwrap() error {
 }
 
 // ErrStateStoreClosed: the state was closed or abandoned; ask where the store is now.
-var ErrStateStoreClosed = errors.New("store: the state store is closed")
+// It is the query room's, so that it is the same one at every end of a query.
+var ErrStateStoreClosed = query.ErrStateStoreClosed

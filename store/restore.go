@@ -47,6 +47,19 @@ type RestoreResult struct {
 // Errors: *SpecError, *ChangelogError, ErrLeaseRevoked (a later incarnation took the lease meanwhile),
 // ErrStateStoreClosed, *EngineError, ctx's.
 func Restore(ctx context.Context, t *TaskState, store int, reader ChangelogReader, progress func(lifecycle.Progress)) (RestoreResult, error) {
+	return t.restore(ctx, t.currentEpoch(), store, reader, progress)
+}
+
+// Restore is the function Restore under the lease.
+func (l *WriteLease) Restore(ctx context.Context, store int, reader ChangelogReader, progress func(lifecycle.Progress)) (RestoreResult, error) {
+	return l.state.restore(ctx, l.epoch, store, reader, progress)
+}
+
+func (t *TaskState) restore(ctx context.Context, epoch uint64, store int, reader ChangelogReader, progress func(lifecycle.Progress)) (RestoreResult, error) {
+	if err := t.enter(store); err != nil {
+		return RestoreResult{}, err
+	}
+	t.engine.lease.release()
 	tp, ok := t.Changelog(store)
 	if !ok {
 		return RestoreResult{}, nil
@@ -54,7 +67,7 @@ func Restore(ctx context.Context, t *TaskState, store int, reader ChangelogReade
 	if progress == nil {
 		progress = func(lifecycle.Progress) {}
 	}
-	r := &restore{t: t, store: store, tp: tp, reader: reader, progress: progress, epoch: t.currentEpoch()}
+	r := &restore{t: t, store: store, tp: tp, reader: reader, progress: progress, epoch: epoch}
 	r.status.Started = t.dir.opts.Now()
 	err := r.run(ctx)
 	if outOfRange(err) {

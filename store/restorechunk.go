@@ -176,4 +176,3 @@ func (t *TaskState) table(name string, fill func(*sstable.Writer) error) error {
 	}
 	return w.Close()
 }
-

@@ -1,0 +1,229 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/millrace-io/millrace/query"
+	"github.com/millrace-io/millrace/query/querypb"
+)
+
+// Page bounds: what a question gets that names none, and what it gets at most. A page also ends after pageTime, so that
+// a scan over a cold disk does not keep the next question waiting.
+const (
+	pageEntries    = 500
+	pageEntriesMax = 5_000
+	pageBytes      = 256 << 10
+	pageBytesMax   = 1 << 20
+	pageTime       = 20 * time.Millisecond
+	countTime      = 10 * time.Second
+)
+
+// storeActor answers the questions to one store partition with committed state: it reads the engine beside the loop that
+// writes it, through the lease. It has no state of its own but caches, so a restart costs nothing.
+type storeActor struct {
+	state *TaskState
+	store int
+	spec  *StoreSpec
+	// seen and position are the last view that was answered with and its wire form.
+	seen     *view
+	position []*querypb.Position
+	counting *counting
+	stopped  bool
+}
+
+// NewActorProps makes the actor of one store of a task. It answers querypb.Open, Get, Range and Count, each with a
+// *querypb.Reply that carries the store's position, and never leaves a question that it has taken without an answer:
+// while it stops, the answer is StateStoreMigrated. What is still in its mailbox then is the mailbox's to answer, so
+// give it a draining one among opts. Closing the state is the owner's business, before or after.
+func NewActorProps(t *TaskState, store int, opts ...actor.PropsOption) *actor.Props {
+	return actor.PropsFromProducer(func() actor.Actor {
+		return &storeActor{state: t, store: store, spec: &t.spec.Stores[store], counting: &counting{}}
+	}, opts...)
+}
+
+// question is what Open, Get, Range and Count have in common.
+type question interface{ GetAbout() *querypb.About }
+
+// Receive implements actor.Actor.
+func (a *storeActor) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Stopping, *actor.Restarting:
+		a.stopped = true
+	case question:
+		a.take(ctx, m)
+	case actor.SystemMessage, actor.AutoReceiveMessage:
+	default:
+		if ctx.Sender() != nil {
+			ctx.Respond(a.failure(query.Invalid(a.spec.Name, a.state.spec.Partition, fmt.Sprintf("%T is not a question", m))))
+		}
+	}
+}
+
+// take answers one question. A panic on the way is an answer too.
+func (a *storeActor) take(ctx actor.Context, q question) {
+	var reply *querypb.Reply
+	err := caught("query", func() (err error) {
+		if count, ok := q.(*querypb.Count); ok && a.check(q.GetAbout()) == nil {
+			return a.count(ctx, count)
+		}
+		reply, err = a.answer(q)
+		return err
+	})
+	if err != nil {
+		reply = a.failure(a.classify(err))
+	}
+	if reply != nil && ctx.Sender() != nil {
+		reply.Epoch = q.GetAbout().GetEpoch()
+		ctx.Respond(reply)
+	}
+}
+
+func (a *storeActor) answer(q question) (*querypb.Reply, error) {
+	if err := a.check(q.GetAbout()); err != nil {
+		return nil, err
+	}
+	reply := a.reply()
+	switch q := q.(type) {
+	case *querypb.Open:
+		if err := a.state.enter(a.store); err != nil {
+			return nil, err
+		}
+		a.state.engine.lease.release()
+		reply.Answer = &querypb.Reply_Lease{Lease: &querypb.Lease{Kind: a.spec.Kind, KeyCodec: a.spec.KeyCodec, ValueCodec: a.spec.ValueCodec}}
+	case *querypb.Get:
+		if q.Key == nil {
+			return nil, a.invalid("a Get needs a key")
+		}
+		value, timestamp, ok, err := a.state.Get(a.store, q.Key)
+		if err != nil {
+			return nil, err
+		}
+		reply.Answer = &querypb.Reply_Value{Value: &querypb.Value{Present: ok, Value: value, Timestamp: timestamp}}
+	case *querypb.Range:
+		page, err := a.page(q)
+		if err != nil {
+			return nil, err
+		}
+		reply.Answer = &querypb.Reply_Page{Page: page}
+	default:
+		return nil, a.invalid(fmt.Sprintf("%T is not a question that a store answers", q))
+	}
+	return reply, nil
+}
+
+// check refuses what must not be answered: a question to another store, with other codecs, or too late.
+func (a *storeActor) check(about *querypb.About) error {
+	name, partition := a.spec.Name, a.state.spec.Partition
+	if a.stopped {
+		return ErrStateStoreClosed
+	}
+	if about == nil {
+		return nil
+	}
+	if (about.Store != "" && about.Store != name) || (about.Partition != nil && *about.Partition != partition) {
+		return a.invalid(fmt.Sprintf("it is for store %q partition %d", about.Store, about.GetPartition()))
+	}
+	for _, c := range [...]struct{ what, asked, have string }{{"kind", about.Kind, a.spec.Kind},
+		{"key codec", about.KeyCodec, a.spec.KeyCodec}, {"value codec", about.ValueCodec, a.spec.ValueCodec}} {
+		if c.asked != "" && c.asked != c.have {
+			f := query.New(query.StateStoreTypeMismatch, name, partition)
+			f.Detail = fmt.Sprintf("its %s is %q, the question's is %q", c.what, c.have, c.asked)
+			return f
+		}
+	}
+	if about.DeadlineMs != 0 && a.state.dir.opts.Now().UnixMilli() > about.DeadlineMs {
+		return query.New(query.DeadlineExceeded, name, partition)
+	}
+	return nil
+}
+
+func (a *storeActor) invalid(detail string) error {
+	return query.Invalid(a.spec.Name, a.state.spec.Partition, detail)
+}
+
+// classify is the one place that gives this room's errors their kind of failure.
+func (a *storeActor) classify(err error) *query.Failure {
+	var f *query.Failure
+	if errors.As(err, &f) {
+		return f
+	}
+	kind := query.StoreFailure
+	if errors.Is(err, ErrStateStoreClosed) {
+		kind = query.StateStoreMigrated
+	}
+	f = query.New(kind, a.spec.Name, a.state.spec.Partition)
+	f.Cause = err
+	return f
+}
+
+func (a *storeActor) failure(f *query.Failure) *querypb.Reply {
+	if f.Kind == query.StoreFailure {
+		a.state.dir.opts.Logger.Error("a query failed", "store", a.spec.Name, "partition", a.state.spec.Partition, "error", f.Cause)
+	}
+	return query.ToReply(f)
+}
+
+// reply begins a reply. It takes the position before the data is read, so the data is at least as new.
+func (a *storeActor) reply() *querypb.Reply {
+	if v := a.state.view.Load(); v != a.seen {
+		a.seen, a.position = v, make([]*querypb.Position, 0, len(v.position))
+		for tp, next := range v.position {
+			a.position = append(a.position, &querypb.Position{Topic: tp.Topic, Partition: tp.Partition, Next: next})
+		}
+	}
+	return &querypb.Reply{Store: a.spec.Name, Partition: a.state.spec.Partition, Position: a.position}
+}
+
+// page reads one page of a scan. Whether there is more is known, not guessed: the scan is at an entry that did not fit.
+func (a *storeActor) page(q *querypb.Range) (*querypb.Page, error) {
+	if q.From != nil && q.To != nil && bytes.Compare(q.From, q.To) > 0 {
+		return nil, a.invalid("the range's from is after its to")
+	}
+	entries, size := bound(q.LimitEntries, pageEntries, pageEntriesMax), bound(q.LimitBytes, pageBytes, pageBytesMax)
+	end := time.Now().Add(pageTime)
+	page := &querypb.Page{}
+	for e, err := range a.state.scan(a.store, pageSpan(q)) {
+		if err != nil {
+			return nil, err
+		}
+		n := len(page.Entries)
+		full := n >= entries || size < len(e.Key)+len(e.Value) || n%64 == 63 && time.Now().After(end)
+		if n > 0 && full {
+			page.More = true
+			break
+		}
+		page.Entries = append(page.Entries, &querypb.Entry{Key: e.Key, Value: e.Value, Timestamp: e.Timestamp})
+		size -= len(e.Key) + len(e.Value)
+	}
+	return page, nil
+}
+
+func bound(asked int32, usual, most int) int {
+	if asked <= 0 {
+		return usual
+	}
+	return min(int(asked), most)
+}
+
+// pageSpan is what is left of a range after the key that was delivered last.
+func pageSpan(q *querypb.Range) span {
+	s := span{from: q.From, to: q.To, through: q.ToInclusive, reverse: q.Reverse}
+	if q.Resume == nil {
+		return s
+	}
+	if q.Reverse {
+		if s.to == nil || bytes.Compare(q.Resume, s.to) <= 0 {
+			s.to, s.through = q.Resume, false
+		}
+		return s
+	}
+	if s.from == nil || bytes.Compare(q.Resume, s.from) >= 0 {
+		s.from, s.after = q.Resume, true
+	}
+	return s
+}
