@@ -216,14 +216,15 @@ func (w *threadWatcher) Gone(id record.TaskID) {
 }
 
 // Assignment implements thread.Watcher: the owners of all tasks become the owners of their stores' partitions.
-func (w *threadWatcher) Assignment(data []byte) {
+func (w *threadWatcher) Assignment(member string, data []byte) (more bool) {
 	owners, err := assign.DecodeOwners(data)
 	if err != nil {
 		w.node.opts.logger.Warn("the assignment cannot be read; owners of other partitions are not known", "err", err)
-		return
+		return false
 	}
 	byStore := map[string]map[int32]string{}
 	for _, o := range owners {
+		more = more || o.Intended == member
 		for _, st := range w.node.plan.Load().stores(o.Task) {
 			if byStore[st.Name] == nil {
 				byStore[st.Name] = map[int32]string{}
@@ -232,6 +233,7 @@ func (w *threadWatcher) Assignment(data []byte) {
 		}
 	}
 	w.node.router.Owners(byStore)
+	return more
 }
 
 // positions resolves where to start by each source's reset policy.

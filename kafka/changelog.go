@@ -44,8 +44,8 @@ func (e *OutOfRangeError) Error() string {
 
 // Read gives fn the batches from one position to another, until the position has reached to: control records and
 // compacted gaps count, so a stretch without records ends too. Nothing is waited for if from is at to already. What a
-// batch refers to is valid until fn returns. It ends with fn's error, ctx's cause, an *OutOfRangeError, or a Fatal
-// *broker.Error; what is transient is tried again.
+// batch refers to is valid until fn returns. It ends with fn's error, ctx's cause, or a *broker.Error: one
+// with broker.CodeOffsetOutOfRange has an *OutOfRangeError as its cause; what is transient is tried again.
 func (c *Changelog) Read(ctx context.Context, tp record.TopicPartition, from, to int64, committed bool, fn func(broker.Batch) error) error {
 	for attempt := 0; from < to; {
 		if ctx.Err() != nil {
@@ -104,7 +104,7 @@ func (c *Changelog) fetch(tp record.TopicPartition, from int64, committed bool) 
 		if err := c.cluster.ends([]record.TopicPartition{tp}, false, ranges); err != nil {
 			return broker.Batch{}, err
 		}
-		return broker.Batch{}, &OutOfRangeError{tp, from, ranges[tp].Start, ranges[tp].HighWatermark}
+		return broker.Batch{}, NewError(broker.OpFetch, broker.CodeOffsetOutOfRange, tp, &OutOfRangeError{tp, from, ranges[tp].Start, ranges[tp].HighWatermark})
 	case block.Err != sarama.ErrNoError:
 		c.cluster.forget(tp)
 		return broker.Batch{}, NewError(broker.OpFetch, int16(block.Err), tp, block.Err)

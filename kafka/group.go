@@ -63,13 +63,18 @@ type Group struct {
 	cancel      context.CancelFunc
 	wg          sync.WaitGroup
 	done        chan struct{}
-	// counts are the partition counts that the last assignment was made from; they belong to the refresh goroutine.
-	leaving chan bool
+	leaving     chan bool
+	// synced is when the last generation began; it belongs to the member's goroutine.
+	synced time.Time
 
 	// where is the coordinator; the mutex protects it, since join and the other requests share it.
 	mu    sync.Mutex
 	where map[*cluster]*link
 }
+
+// eager is the heartbeat interval of a young generation. A cooperative rebalance has a second round, of which a member
+// learns from a heartbeat: at the usual interval a partition that moves would be nobody's for seconds.
+const eager = 200 * time.Millisecond
 
 // NewGroup returns a member that has not joined. deliver gets the group's events on the member's goroutine and must not
 // block.
@@ -167,14 +172,18 @@ func (g *Group) goDo(f func()) {
 // run is the member's goroutine.
 func (g *Group) run() {
 	defer close(g.done)
-	beat := time.NewTicker(g.cfg.HeartbeatInterval)
+	beat := time.NewTicker(min(g.cfg.HeartbeatInterval, eager))
 	defer beat.Stop()
+	var last time.Time
 	for {
 		select {
 		case step := <-g.in:
 			g.carryOut(step(time.Now()))
 		case now := <-beat.C:
-			g.carryOut(g.machine.Tick(now))
+			if now.Sub(last) >= g.cfg.HeartbeatInterval || now.Sub(g.synced) < 2*g.cfg.HeartbeatInterval {
+				last = now
+				g.carryOut(g.machine.Tick(now))
+			}
 		case leave := <-g.leaving:
 			id := g.machine.ID()
 			g.carryOut(g.machine.Leave(time.Now()))
@@ -190,6 +199,9 @@ func (g *Group) carryOut(effects []member.Effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case member.Deliver:
+			if _, ok := e.Event.(broker.Assigned); ok {
+				g.synced = time.Now()
+			}
 			g.deliver(e.Event)
 		case member.Join:
 			g.goDo(func() { g.sendJoin(e) })

@@ -132,4 +132,3 @@ func (g *Group) assign(joined *sarama.JoinGroupResponse, r *sarama.SyncGroupRequ
 	}
 	return nil
 }
-

@@ -9,7 +9,6 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/millrace-io/millrace/actors"
-	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/record"
 )
 
@@ -63,6 +62,9 @@ func (f *Failure) Error() string { return f.Thread + ": " + f.Cause.Error() }
 
 // Unwrap gives the cause.
 func (f *Failure) Unwrap() error { return f.Cause }
+
+// Deliberate implements actors.Deliberate.
+func (f *Failure) Deliberate() {}
 
 // Actor is one incarnation of a stream thread. Its goroutine runs the Loop; its mailbox takes what needs an actor: the
 // store actors that are its children, a stop, and the end of the loop, which it turns into a supervised failure.
@@ -205,7 +207,7 @@ func (a *Actor) drive(loop *Loop, slot *Slot) (err error) {
 			err = &actors.Panic{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	loop.Start(time.Now(), nil)
+	loop.Start(time.Now())
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	stop := a.stop
@@ -255,5 +257,3 @@ func (t *teller) Gone(id record.TaskID) {
 	t.Watcher.Gone(id)
 	t.actor.root.Send(t.actor.self, taskGone{t.actor.epoch, id})
 }
-
-var _ = lifecycle.ThreadCreated

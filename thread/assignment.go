@@ -16,7 +16,10 @@ func (e *entry) ready() bool { return e.task != nil && e.task.State() == lifecyc
 func (l *Loop) onAssigned(a broker.Assigned) {
 	l.slot.assigned = slices.Clone(a.Partitions)
 	l.slot.generation, l.slot.joined = a.Generation, true
-	l.cfg.Watcher.Assignment(a.UserData)
+	l.slot.moving = l.cfg.Watcher.Assignment(a.MemberID, a.UserData)
+	if l.slot.moving && l.machine.State() == lifecycle.ThreadRunning {
+		l.become(lifecycle.ThreadRebalancing)
+	}
 	l.adopt(a.Partitions)
 }
 
@@ -179,7 +182,7 @@ func (l *Loop) releaseRevoked() {
 		}
 	}
 	l.slot.drop(r.Partitions)
-	l.slot.revoking = nil
+	l.slot.revoking, l.slot.moving = nil, true
 	l.slot.Group.Released(r.Generation, r.Partitions)
 }
 

@@ -108,6 +108,10 @@ func (l *Loop) onFlushed(f broker.Flushed) error {
 			maps.Copy(offsets, u.Offsets)
 		}
 	}
+	if len(offsets) == 0 { // every task of this commit was lost meanwhile
+		l.commit = nil
+		return nil
+	}
 	c.token = l.slot.nextToken()
 	l.slot.Group.Commit(c.token, offsets)
 	return nil

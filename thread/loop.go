@@ -81,9 +81,9 @@ func NewLoop(cfg Config) *Loop {
 	}
 }
 
-// Start moves to REBALANCING and takes over what the slot owns. cause is why the incarnation before this one ended.
-func (l *Loop) Start(now time.Time, cause error) {
-	l.now, l.cause = now, cause
+// Start moves to REBALANCING and takes over what the slot owns.
+func (l *Loop) Start(now time.Time) {
+	l.now, l.cause = now, l.slot.cause
 	l.nextCommit = now.Add(l.cfg.CommitInterval)
 	l.become(lifecycle.ThreadRebalancing)
 	if l.slot.joined {
@@ -155,7 +155,7 @@ func (l *Loop) Abandon() {
 // Fail publishes that the incarnation has ended and abandons it. A thread that was going to run on is REBALANCING from
 // here until its supervisor has restarted it or has given up; one that was stopping is ERROR.
 func (l *Loop) Fail(now time.Time, cause error) {
-	l.now, l.cause = now, cause
+	l.now, l.cause, l.slot.cause = now, cause, cause
 	if l.machine.State() == lifecycle.ThreadPendingShutdown {
 		l.become(lifecycle.ThreadError)
 	} else {
@@ -219,7 +219,7 @@ func (l *Loop) settle() {
 	if l.stopping || !l.slot.joined {
 		return
 	}
-	settled := l.slot.revoking == nil && len(l.running) == len(l.tasks)
+	settled := l.slot.revoking == nil && !l.slot.moving && len(l.running) == len(l.tasks)
 	switch {
 	case settled && l.machine.State() == lifecycle.ThreadRebalancing:
 		l.become(lifecycle.ThreadRunning)

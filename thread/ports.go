@@ -111,6 +111,7 @@ type Watcher interface {
 	// Running is called when a task is restored, and again when it is after a replay; Gone when it is given up.
 	Running(id record.TaskID)
 	Gone(id record.TaskID)
-	// Assignment is called with the assignor's message of each generation.
-	Assignment(data []byte)
+	// Assignment is called with the assignor's message of each generation. more says that this member gets further
+	// partitions as soon as their present owners have given them up.
+	Assignment(member string, data []byte) (more bool)
 }

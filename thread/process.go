@@ -23,10 +23,13 @@ func (l *Loop) uncommitted() (bytes int64) {
 
 // process gives every running task one turn. busy says that a task took a whole budget, so there may be more.
 func (l *Loop) process() (busy bool, err error) {
-	if l.full() {
+	if l.stopping || l.full() {
 		return false, nil
 	}
 	for _, e := range l.running {
+		if e.revoking { // what it took up would need yet another commit before it can go
+			continue
+		}
 		n, err := e.task.Process(l.now, l.cfg.Budget)
 		if err != nil {
 			return false, err

@@ -23,8 +23,12 @@ type Slot struct {
 	assigned   []record.TopicPartition
 	generation int32
 	joined     bool
+	// moving says that another generation is about to begin: this member has given partitions up, or is to get more.
+	moving bool
 	// revoking is a revocation that has not been answered yet.
 	revoking *broker.Revoking
+	// cause is why the incarnation before this one ended.
+	cause error
 	// token numbers requests over all incarnations, so that a late answer to a predecessor is told from one's own.
 	token uint64
 }
