@@ -2,8 +2,6 @@ package query
 
 import (
 	"context"
-	"errors"
-	"iter"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -13,19 +11,19 @@ import (
 	"github.com/millrace-io/millrace/record/codec"
 )
 
-// Question is one of querypb's questions: *querypb.Open, Get, Range, Count.
+// Question is any message of querypb that a store answers.
 type Question interface {
 	proto.Message
 	GetAbout() *querypb.About
 }
 
-// Client is who is asked: an embedded node, or anything that speaks for one.
+// Client reaches the stores of one application. The embedded node is one.
 type Client interface {
-	// Ask sends a question to the gate of its store partition. Two things might happen before ctx ends: a reply with a
-	// value, or a *Failure.
+	// Ask sends q to the gate of the store partition that its About names and waits until ctx ends. The reply holds a
+	// value; everything else is an error that is a *Failure, DeadlineExceeded included. q must not be changed afterwards.
 	Ask(ctx context.Context, q Question) (*querypb.Reply, error)
-	// Partitions is how many partitions a store has. It fails with UnknownStateStore, or with MetadataUnavailable while
-	// the node does not know yet.
+	// Partitions is how many partitions a store has. Its error is a *Failure: UnknownStateStore, StreamThreadNotStarted,
+	// StreamThreadNotRunning, or MetadataUnavailable while the count is not known.
 	Partitions(ctx context.Context, store string) (int32, error)
 }
 
@@ -37,62 +35,60 @@ type Handle[K, V any] interface {
 	ValueCodec() codec.Codec[V]
 }
 
-// Entry is one entry of a scan. Timestamp is in milliseconds since the Unix epoch.
+// Entry is one entry of a store.
 type Entry[K, V any] struct {
-	Key       K
-	Value     V
+	Key   K
+	Value V
+	// Timestamp is in milliseconds since the Unix epoch.
 	Timestamp int64
+	Partition int32
 }
 
-// View is a store that was acquired: the draft's store(). Its reads are bound to the leases of that moment; one whose
-// lease has ended fails with StateStoreMigrated or StateStoreNotAvailable, and another Open is needed.
-type View[K, V any] struct {
-	client     Client
-	handle     Handle[K, V]
-	partitions int32
-	epochs     map[int32]uint64
+// Option changes how questions are asked.
+type Option func(*options)
+
+type options struct {
+	requireRunning bool
+	reverse        bool
+	entries, bytes int32
 }
 
-// Open acquires a store: it checks name, kind, codecs and state, and notes the lease of each partition that this client
-// serves. It fails if no partition is served, with the failure of the first one.
-func Open[K, V any](ctx context.Context, c Client, h Handle[K, V]) (*View[K, V], error) {
-	n, err := c.Partitions(ctx, h.StoreName())
-	if err != nil {
-		return nil, err
-	}
-	v := &View[K, V]{client: c, handle: h, partitions: n, epochs: map[int32]uint64{}}
-	var first error
-	for p := range n {
-		reply, err := c.Ask(ctx, &querypb.Open{About: v.about(ctx, p)})
-		var f *Failure
-		switch {
-		case err == nil:
-			v.epochs[p] = reply.GetEpoch()
-		case errors.As(err, &f) && (f.Retry == Never || f.Retry == Elsewhere):
-			return nil, err
-		case first == nil:
-			first = err
-		}
-	}
-	if len(v.epochs) == 0 && first != nil {
-		return nil, first
-	}
-	return v, nil
+// RequireRunning asks for the draft's rule: StreamThreadRebalancing while any thread of the node that is asked is not
+// RUNNING, even if the partition itself could answer.
+func RequireRunning() Option { return func(o *options) { o.requireRunning = true } }
+
+// Reverse scans each partition from its last key to its first.
+func Reverse() Option { return func(o *options) { o.reverse = true } }
+
+// PageSize bounds the pages of a scan. 0 leaves a bound to the store, whose own bounds cap both.
+func PageSize(entries, bytes int32) Option {
+	return func(o *options) { o.entries, o.bytes = entries, bytes }
 }
 
-// unbound is a View for one free function: it acquires and reads in one message.
-func unbound[K, V any](ctx context.Context, c Client, h Handle[K, V]) (*View[K, V], error) {
-	n, err := c.Partitions(ctx, h.StoreName())
-	if err != nil {
-		return nil, err
+func gather(opts []Option) (o options) {
+	for _, f := range opts {
+		f(&o)
 	}
-	return &View[K, V]{client: c, handle: h, partitions: n}, nil
+	return o
 }
 
-func (v *View[K, V]) about(ctx context.Context, partition int32) *querypb.About {
+// binding is a handle, a client and options: what every read has in common. leases is nil for a free function.
+type binding[K, V any] struct {
+	client Client
+	handle Handle[K, V]
+	opts   options
+	leases []uint64
+}
+
+// about describes a question for one partition. A View's question is held, and carries the partition's lease if it has one.
+func (b *binding[K, V]) about(ctx context.Context, partition int32) *querypb.About {
 	a := &querypb.About{
-		Store: v.handle.StoreName(), Partition: &partition, Epoch: v.epochs[partition], Kind: v.handle.StoreKind(),
-		KeyCodec: v.handle.KeyCodec().Name(), ValueCodec: v.handle.ValueCodec().Name(),
+		Store: b.handle.StoreName(), Partition: &partition, Kind: b.handle.StoreKind(),
+		KeyCodec: b.handle.KeyCodec().Name(), ValueCodec: b.handle.ValueCodec().Name(),
+		RequireRunning: b.opts.requireRunning, Held: b.leases != nil,
+	}
+	if int(partition) < len(b.leases) {
+		a.Epoch = b.leases[partition]
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		a.DeadlineMs = deadline.UnixMilli()
@@ -100,139 +96,119 @@ func (v *View[K, V]) about(ctx context.Context, partition int32) *querypb.About 
 	return a
 }
 
-// Get reads one key. found is false for an absent key, which is an answer; err is a *Failure, or the codec's error.
-func (v *View[K, V]) Get(ctx context.Context, key K) (value V, found bool, err error) {
-	encoded, err := v.handle.KeyCodec().Encode([]byte{}, key)
+// ask makes sure that a client's error is a *Failure and its reply a value.
+func (b *binding[K, V]) ask(ctx context.Context, q Question) (*querypb.Reply, error) {
+	r, err := b.client.Ask(ctx, q)
 	if err != nil {
-		return value, false, err
+		return nil, err
 	}
-	reply, err := v.client.Ask(ctx, &querypb.Get{About: v.about(ctx, record.Partition(encoded, v.partitions)), Key: encoded})
+	if err := FromReply(r); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// unexpected is for a reply of another type than the question's.
+func (b *binding[K, V]) unexpected(r *querypb.Reply) error {
+	f := New(StoreFailure, b.handle.StoreName(), r.GetPartition())
+	f.Detail = "the reply is of another type than the question"
+	return f
+}
+
+func (b *binding[K, V]) get(ctx context.Context, key K) (v V, ok bool, err error) {
+	encoded, err := b.encode(key)
 	if err != nil {
-		return value, false, err
+		return v, false, err
 	}
-	answer := reply.GetValue()
-	if answer == nil || !answer.Present {
-		return value, false, nil
-	}
-	b := answer.Value
-	if b == nil {
-		b = []byte{}
-	}
-	value, err = v.handle.ValueCodec().Decode(b)
-	return value, err == nil, err
-}
-
-// All scans every partition, in the byte order of the keys within each. An error is the last thing that is yielded; a
-// *Failure among them carries the last key that was delivered.
-func (v *View[K, V]) All(ctx context.Context) iter.Seq2[Entry[K, V], error] {
-	return v.scan(ctx, func(about *querypb.About) *querypb.Range { return &querypb.Range{About: about} })
-}
-
-// Range scans the keys between from and to, both included, as All does.
-func (v *View[K, V]) Range(ctx context.Context, from, to K) iter.Seq2[Entry[K, V], error] {
-	lo, err := v.handle.KeyCodec().Encode([]byte{}, from)
-	hi, err2 := v.handle.KeyCodec().Encode([]byte{}, to)
-	if err := errors.Join(err, err2); err != nil {
-		return func(yield func(Entry[K, V], error) bool) { yield(Entry[K, V]{}, err) }
-	}
-	return v.scan(ctx, func(about *querypb.About) *querypb.Range {
-		return &querypb.Range{About: about, From: lo, To: hi, ToInclusive: true}
-	})
-}
-
-func (v *View[K, V]) scan(ctx context.Context, question func(*querypb.About) *querypb.Range) iter.Seq2[Entry[K, V], error] {
-	return func(yield func(Entry[K, V], error) bool) {
-		for p := range v.partitions {
-			var last []byte
-			epoch := v.epochs[p]
-			for {
-				q := question(v.about(ctx, p))
-				q.About.Epoch, q.About.Held, q.Resume = epoch, last != nil, last
-				reply, err := v.client.Ask(ctx, q)
-				if err != nil {
-					var f *Failure
-					if errors.As(err, &f) {
-						f.LastKey = last
-					}
-					yield(Entry[K, V]{}, err)
-					return
-				}
-				epoch = reply.GetEpoch() // the pages of one scan come from one lease
-				page := reply.GetPage()
-				for _, e := range page.GetEntries() {
-					entry, err := v.entry(e)
-					if !yield(entry, err) || err != nil {
-						return
-					}
-					last = e.Key
-				}
-				if !page.GetMore() || len(page.GetEntries()) == 0 {
-					break
-				}
-			}
-		}
-	}
-}
-
-func (v *View[K, V]) entry(e *querypb.Entry) (out Entry[K, V], err error) {
-	present := func(b []byte) []byte {
-		if b == nil {
-			return []byte{}
-		}
-		return b
-	}
-	if out.Key, err = v.handle.KeyCodec().Decode(present(e.Key)); err != nil {
-		return out, err
-	}
-	out.Value, err = v.handle.ValueCodec().Decode(present(e.Value))
-	out.Timestamp = e.Timestamp
-	return out, err
-}
-
-// Get is Open and View.Get in one message.
-func Get[K, V any](ctx context.Context, c Client, h Handle[K, V], key K) (value V, found bool, err error) {
-	v, err := unbound(ctx, c, h)
+	n, err := b.client.Partitions(ctx, b.handle.StoreName())
 	if err != nil {
-		return value, false, err
+		return v, false, err
 	}
-	return v.Get(ctx, key)
+	r, err := b.ask(ctx, &querypb.Get{About: b.about(ctx, record.Partition(encoded, n)), Key: encoded})
+	if err != nil {
+		return v, false, err
+	}
+	a := r.GetValue()
+	if a == nil {
+		return v, false, b.unexpected(r)
+	}
+	if !a.Present {
+		return v, false, nil
+	}
+	v, err = b.handle.ValueCodec().Decode(present(a.Value))
+	if err != nil {
+		return v, false, b.notOurs(r.Partition, err)
+	}
+	return v, true, nil
 }
 
-// All is Open and View.All.
-func All[K, V any](ctx context.Context, c Client, h Handle[K, V]) iter.Seq2[Entry[K, V], error] {
-	return opened(ctx, c, h, func(v *View[K, V]) iter.Seq2[Entry[K, V], error] { return v.All(ctx) })
+// encode never gives nil, which would be an absent key.
+func (b *binding[K, V]) encode(key K) ([]byte, error) {
+	encoded, err := b.handle.KeyCodec().Encode([]byte{}, key)
+	if err != nil {
+		f := Invalid(b.handle.StoreName(), NoPartition, "the key cannot be encoded")
+		f.Cause = err
+		return nil, f
+	}
+	return present(encoded), nil
 }
 
-// Range is Open and View.Range.
-func Range[K, V any](ctx context.Context, c Client, h Handle[K, V], from, to K) iter.Seq2[Entry[K, V], error] {
-	return opened(ctx, c, h, func(v *View[K, V]) iter.Seq2[Entry[K, V], error] { return v.Range(ctx, from, to) })
+// notOurs is for bytes that the handle's codec refuses although the codecs' names agree.
+func (b *binding[K, V]) notOurs(partition int32, err error) error {
+	f := New(StateStoreTypeMismatch, b.handle.StoreName(), partition)
+	f.Detail, f.Cause = "its bytes are not what the codec of the handle reads", err
+	return f
 }
 
-func opened[K, V any](ctx context.Context, c Client, h Handle[K, V], scan func(*View[K, V]) iter.Seq2[Entry[K, V], error]) iter.Seq2[Entry[K, V], error] {
-	return func(yield func(Entry[K, V], error) bool) {
-		v, err := unbound(ctx, c, h)
+func (b *binding[K, V]) count(ctx context.Context) (total int64, err error) {
+	n, err := b.client.Partitions(ctx, b.handle.StoreName())
+	if err != nil {
+		return 0, err
+	}
+	for p := range n {
+		r, err := b.ask(ctx, &querypb.Count{About: b.about(ctx, p)})
 		if err != nil {
-			yield(Entry[K, V]{}, err)
-			return
+			return 0, err
 		}
-		scan(v)(yield)
+		a := r.GetCount()
+		if a == nil {
+			return 0, b.unexpected(r)
+		}
+		total += a.Entries
 	}
+	return total, nil
 }
 
-// RetryHere repeats f while it fails with a failure that says to retry here, waiting as the failure says, until ctx ends.
-func RetryHere(ctx context.Context, f func() error) error {
-	for {
-		err := f()
-		var failure *Failure
-		if !errors.As(err, &failure) || failure.Retry != Here {
-			return err
-		}
-		timer := time.NewTimer(max(failure.RetryAfter, 10*time.Millisecond))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return err
-		}
+// present turns the nil that the wire makes of empty bytes back into empty bytes.
+func present(b []byte) []byte {
+	if b == nil {
+		return []byte{}
 	}
+	return b
+}
+
+// Get reads one key: it acquires the store and reads in one message. An absent key is not an error; found is false. The
+// error is a *Failure.
+func Get[K, V any](ctx context.Context, c Client, h Handle[K, V], key K, opts ...Option) (value V, found bool, err error) {
+	b := binding[K, V]{client: c, handle: h, opts: gather(opts)}
+	return b.get(ctx, key)
+}
+
+// Count is the number of entries in all partitions. The error is a *Failure, of the first partition that fails.
+func Count[K, V any](ctx context.Context, c Client, h Handle[K, V], opts ...Option) (int64, error) {
+	b := binding[K, V]{client: c, handle: h, opts: gather(opts)}
+	return b.count(ctx)
+}
+
+// GaveUp is the failure for an asker whose context ended before an answer came.
+func GaveUp(ctx context.Context, store string, partition int32) *Failure {
+	f := New(DeadlineExceeded, store, partition)
+	f.Cause = context.Cause(ctx)
+	return f
+}
+
+// Deadline is when the asker of a question stops waiting, as its About says; ok is false if it does not.
+func Deadline(q Question) (at time.Time, ok bool) {
+	ms := q.GetAbout().GetDeadlineMs()
+	return time.UnixMilli(ms), ms != 0
 }

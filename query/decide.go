@@ -147,11 +147,10 @@ func (s *Situation) rebalancing() bool {
 	switch s.Lease {
 	case LeaseOpening, LeaseRestoring:
 		return true
+	case LeaseFailed:
+		return s.moving() || (!s.HasThread && s.Node == lifecycle.NodeRebalancing)
 	}
-	if s.HasThread {
-		return s.Thread != lifecycle.ThreadRunning
-	}
-	return s.Node == lifecycle.NodeRebalancing
+	return s.moving() || s.Node == lifecycle.NodeRebalancing
 }
 
 // Wraps is the draft's internal error that a failure of the kind stands for, or nil.
