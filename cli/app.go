@@ -27,9 +27,7 @@ type App struct {
 	Topology func(appID string) (*topology.Topology, error)
 	// Demo lets "dev" feed text and print what was counted. Without it, "dev" only brings a broker and the topics.
 	Demo *Demo
-	// Topics are the topics, besides internal ones, that "dev" creates if they are missing.
-	Topics func(appID string) []string
-	// Partitions is how many partitions topics that "dev" creates have; 0 means 4.
+	// Partitions is how many partitions the topics have that "dev" creates because they are missing; 0 means 4.
 	Partitions int32
 }
 
@@ -55,6 +53,8 @@ type Process struct {
 	Out, Err io.Writer
 	// Signals delivers interrupts and termination signals; nil delivers none.
 	Signals <-chan os.Signal
+	// world is what tests put in the place of Kafka; nil is the real one.
+	world world
 }
 
 // Main runs the command line of this process and ends it.

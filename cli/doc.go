@@ -12,7 +12,8 @@
 //     configuration file (--config or MILLRACE_CONFIG, YAML, keys named as the flags), then from defaults.
 //  2. The exit code is 0 for success, 1 for a failure and 2 for a mistake in the command line or the settings. A failure
 //     is one sentence on standard error that names the thing and the fix; never a stack trace.
-//  3. Standard output gets results only; everything else goes to standard error.
+//  3. With --once, standard output gets the result and nothing else. What a person should know meanwhile goes to standard
+//     error; without --once it is what the verb is for and goes to standard output. The log goes to standard error.
 //  4. The first interrupt (Ctrl-C) commits, leaves the group, closes the stores and ends. A second one gives up waiting
 //     and says what was abandoned. A termination signal (SIGTERM) does the same as the first interrupt but stays in the
 //     group, so that a process that is started again is back without a rebalance; --leave leaves.

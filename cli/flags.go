@@ -48,9 +48,11 @@ type command struct {
 	app  App
 	proc Process
 	settings
-	dev   bool
-	once  bool
-	input []string
+	dev  bool
+	once bool
+	// outside is the world in tests; nil is the real one.
+	outside world
+	input   []string
 }
 
 // parse reads the command line and the settings. The command is nil if there is nothing more to do (--help).
@@ -106,13 +108,15 @@ func (c *command) check() error {
 }
 
 func (c *command) run(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	halt := newHalt(ctx, c.proc.Signals, c.Leave)
 	defer halt.close()
-	s, err := c.open(halt.stopping)
-	if err != nil {
-		return err
+	s := &session{command: c, halt: halt, world: c.proc.world}
+	if s.world == nil {
+		s.world = real{}
 	}
-	return s.end(halt, s.work(halt))
+	err := s.open()
+	if err == nil {
+		err = s.work()
+	}
+	return s.end(err)
 }

@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/millrace-io/millrace/lifecycle"
+	"github.com/millrace-io/millrace/topology"
+)
+
+// session is one run of a verb: what it has opened, and how it ends.
+type session struct {
+	*command
+	halt  *halt
+	world world
+	say   *talk
+
+	id       string
+	brokers  []string
+	inputs   []input
+	topology *topology.Topology
+	cluster  cluster
+	node     node
+	listener net.Listener
+	// life ends when the session should: its cause is errInterrupted or why the node has ended.
+	life context.Context
+	// ran gets the result of the node's Run.
+	ran chan error
+	// closers are what end calls, last first.
+	closers []func() error
+}
+
+func (s *session) closing(f func() error) { s.closers = append(s.closers, f) }
+
+// open does everything up to the start of the node.
+func (s *session) open() error {
+	s.id, s.say = s.appID(), newTalk(s.proc, s.once)
+	for _, step := range []func() error{s.openInputs, s.openTopology, s.openCluster, s.openTopics, s.openNode} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) openInputs() (err error) {
+	switch {
+	case s.app.Demo == nil || !s.dev:
+	case len(s.input) > 0:
+		s.inputs, err = findInputs(s.input)
+	case s.once:
+		s.inputs = []input{stdin(s.proc.In)}
+	default:
+		s.inputs = []input{builtin(s.app.Demo.Text)}
+	}
+	return err
+}
+
+func (s *session) openTopology() error {
+	t, err := s.app.Topology(s.id)
+	if err != nil {
+		return failf(err, "the application's topology is wrong")
+	}
+	s.topology = t.Bind(s.id)
+	return nil
+}
+
+func (s *session) openCluster() error {
+	s.brokers = s.Brokers
+	if len(s.brokers) == 0 {
+		addrs, stop, err := s.world.Embed()
+		if err != nil {
+			return failf(err, "the embedded broker does not start; name a Kafka cluster with --brokers")
+		}
+		s.brokers = addrs
+		s.closing(stop)
+		s.say.ln("Embedded Kafka, in memory, on %s.", strings.Join(addrs, ", "))
+	}
+	ctx, cancel := context.WithTimeout(s.halt.stopping, s.StartTimeout)
+	defer cancel()
+	c, err := s.world.Connect(ctx, s.brokers)
+	if s.halt.stopping.Err() != nil {
+		return errors.Join(errInterrupted)
+	}
+	if err != nil {
+		return failf(err, "no broker of %s answers within %s; start Kafka there, or name another with --brokers", strings.Join(s.brokers, ","), s.StartTimeout)
+	}
+	s.cluster = c
+	s.closing(c.Close)
+	return nil
+}
+
+// openTopics makes the topics outside of the application that are missing. "run" leaves them to their owners.
+func (s *session) openTopics() error {
+	if !s.dev {
+		return nil
+	}
+	n := s.app.Partitions
+	if n == 0 {
+		n = 4
+	}
+	topics := external(s.topology)
+	if err := s.cluster.Create(s.halt.stopping, topics, n); err != nil {
+		if s.halt.stopping.Err() != nil {
+			return errInterrupted
+		}
+		return failf(err, "the topics %s cannot be made on %s; try another application id with --app", strings.Join(topics, ", "), strings.Join(s.brokers, ","))
+	}
+	return nil
+}
+
+// external are the topics that the topology reads or writes and that are not its own.
+func external(t *topology.Topology) (topics []string) {
+	add := func(name string, internal bool) {
+		if !internal && !slices.Contains(topics, name) {
+			topics = append(topics, name)
+		}
+	}
+	for _, sub := range t.SubTopologies {
+		for _, source := range sub.Sources {
+			add(source.Topic, source.Internal)
+		}
+		for _, sink := range sub.Sinks {
+			add(sink.Topic, sink.Internal)
+		}
+	}
+	return topics
+}
+
+func (s *session) openNode() error {
+	dir, remove, err := s.stateDir(s.id)
+	if err != nil {
+		return err
+	}
+	s.closing(remove)
+	if s.listener, err = listen(s.Listen); err != nil {
+		return err
+	}
+	s.closing(func() error { return ignoreClosed(s.listener.Close()) })
+	s.node, err = s.world.Node(s.id, s.topology, nodeSettings{settings: s.settings, brokers: s.brokers, stateDir: dir,
+		endpoint: s.listener.Addr().String(), logger: s.logger()})
+	if err != nil {
+		return &UsageError{Detail: err.Error(), Cause: err}
+	}
+	return nil
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (s *session) logger() *slog.Logger {
+	o := &slog.HandlerOptions{Level: s.LogLevel}
+	if s.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(s.say.log, o))
+	}
+	return slog.New(slog.NewTextHandler(s.say.log, o))
+}
+
+// start runs the node, tells of its state changes and answers on the listener.
+func (s *session) start() {
+	life, over := context.WithCancelCause(s.halt.stopping)
+	s.life, s.ran = life, make(chan error, 1)
+	go func() {
+		// Shutdown ends it. A cancelled context would too, but could not say whether to leave the group.
+		err := s.node.Run(context.WithoutCancel(life))
+		s.ran <- err
+		if err == nil {
+			err = errInterrupted
+		}
+		over(err)
+	}()
+	watching, stop := context.WithCancel(context.WithoutCancel(life))
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		for c := range s.node.Watch(watching) {
+			s.say.change(s.id, c)
+		}
+	}()
+	s.closing(func() error { stop(); <-watched; return nil })
+	stopServer := serve(s.listener, s.node.Handler())
+	s.closing(func() error { stopServer(s.halt.abandoned); return nil })
+}
+
+// end stops what open and start began, and turns the reason for the end into the session's result.
+func (s *session) end(err error) error {
+	var stopped error
+	if s.ran != nil {
+		stopped = s.stopNode()
+	}
+	for _, f := range slices.Backward(s.closers) {
+		if e := f(); e != nil {
+			stopped = errors.Join(stopped, e)
+		}
+	}
+	switch {
+	case err == nil || errors.Is(err, errInterrupted) && !s.once:
+		return stopped
+	case errors.Is(err, errInterrupted) && stopped == nil:
+		return s.cutShort()
+	case errors.Is(err, errInterrupted):
+		return stopped
+	}
+	return err
+}
+
+func (s *session) cutShort() error {
+	if s.App != "" && len(s.Brokers) > 0 {
+		return failf(nil, "interrupted before everything was counted; the same command goes on where it was")
+	}
+	return failf(nil, "interrupted before everything was counted, so nothing is printed")
+}
+
+// stopNode ends the node and says what was abandoned if that was given up.
+func (s *session) stopNode() error {
+	select {
+	case err := <-s.ran:
+		return err // it has ended by itself
+	default:
+	}
+	ctx, cancel := context.WithTimeout(s.halt.abandoned, s.ShutdownTimeout)
+	defer cancel()
+	leave := s.halt.stopping.Err() == nil || s.halt.leave
+	s.say.ending(leave)
+	err := s.node.Shutdown(ctx, leave)
+	if ctx.Err() != nil {
+		return failf(nil, "gave up waiting; abandoned: %s; what was not committed will be processed again", s.unfinished())
+	}
+	if err == nil {
+		err = <-s.ran
+	}
+	if err == nil {
+		s.say.ln("Stopped: everything is committed and closed.")
+	}
+	return err
+}
+
+// unfinished names what has not stopped.
+func (s *session) unfinished() string {
+	var left []string
+	for _, t := range s.node.Threads() {
+		if t.State != lifecycle.ThreadNotRunning {
+			left = append(left, fmt.Sprintf("%s in state %s", t.Name, t.State))
+		}
+	}
+	for _, id := range s.node.Owned() {
+		left = append(left, "task "+id.String())
+	}
+	if len(left) == 0 {
+		return "the closing of the node"
+	}
+	return strings.Join(left, ", ")
+}
