@@ -51,7 +51,7 @@ func (t *talk) change(app string, c stateChange) {
 	switch {
 	case c.cause != nil:
 		t.warn("%s: %s -> %s: %s", who, c.old, c.new, sentence(c.cause))
-	case !t.once:
+	case !t.once && c.old != c.new:
 		t.ln("%s: %s -> %s", who, c.old, c.new)
 	}
 }

@@ -57,8 +57,8 @@ func (s *session) feedEmpty() error {
 	if err := f.run(s.life, s.inputs); err != nil {
 		return err
 	}
-	s.say.ln("Fed %d lines of text into topic %s.", f.fed, lines)
-	return nil
+	s.say.ln("Lines fed into topic %[2]s: %[1]d. Counting them.", f.fed, lines)
+	return s.node.Drain(s.life)
 }
 
 // countOnce feeds what is not fed yet, waits until it is counted, and prints the counts.
@@ -72,7 +72,7 @@ func (s *session) countOnce() error {
 		return err
 	}
 	p.done()
-	s.say.ln("Fed %d lines; waiting until all of them are counted and committed.", f.fed)
+	s.say.ln("Lines fed: %d. Waiting until all of them are counted and committed.", f.fed)
 	if err := s.node.Drain(s.life); err != nil {
 		return err
 	}
