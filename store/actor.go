@@ -34,16 +34,29 @@ type storeActor struct {
 	position []*querypb.Position
 	counting *counting
 	stopped  bool
+	rest     *rest
 }
 
-// NewActorProps makes the actor of one store of a task. It answers querypb.Open, Get, Range and Count, each with a
-// *querypb.Reply that carries the store's position, and never leaves a question that it has taken without an answer:
-// while it stops, the answer is StateStoreMigrated. What is still in its mailbox then is the mailbox's to answer, so
-// give it a draining one among opts. Closing the state is the owner's business, before or after.
+// NewActorProps makes the actor of one store of a task; spawn it once. It answers querypb.Open, Get, Range and Count, each
+// with a *querypb.Reply that carries the store's position. No question that reaches it is left without an answer: while
+// it stops, and for what is in its mailbox then, the answer is StateStoreMigrated. Closing the state is the owner's business,
+// before or after.
 func NewActorProps(t *TaskState, store int, opts ...actor.PropsOption) *actor.Props {
-	return actor.PropsFromProducer(func() actor.Actor {
-		return &storeActor{state: t, store: store, spec: &t.spec.Stores[store], counting: &counting{}}
-	}, opts...)
+	r := &rest{}
+	produce := func() actor.Actor {
+		return &storeActor{state: t, store: store, spec: &t.spec.Stores[store], counting: &counting{}, rest: r}
+	}
+	r.refuse = produce().(*storeActor).refuse
+	unbounded := actor.Unbounded()
+	own := []actor.PropsOption{actor.WithMailbox(func() actor.Mailbox { return &draining{unbounded(), r} })}
+	return actor.PropsFromProducer(produce, append(own, opts...)...)
+}
+
+// refuse is the answer to a question that comes too late.
+func (a *storeActor) refuse(q question) *querypb.Reply {
+	reply := a.failure(a.classify(ErrStateStoreClosed))
+	reply.Epoch = q.GetAbout().GetEpoch()
+	return reply
 }
 
 // question is what Open, Get, Range and Count have in common.
@@ -52,8 +65,12 @@ type question interface{ GetAbout() *querypb.About }
 // Receive implements actor.Actor.
 func (a *storeActor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		a.rest.system.Store(ctx.ActorSystem())
 	case *actor.Stopping, *actor.Restarting:
 		a.stopped = true
+	case *actor.Stopped:
+		a.rest.closed.Store(true)
 	case question:
 		a.take(ctx, m)
 	case actor.SystemMessage, actor.AutoReceiveMessage:

@@ -63,8 +63,8 @@ func OpenDirectory(path, appID string, opts DirectoryOptions) (*Directory, error
 	}
 	opts = opts.withDefaults()
 	d := &Directory{dir: opts.FS.PathJoin(path, appID), opts: opts, open: map[record.TaskID]*TaskState{}, left: map[record.TaskID]time.Time{}}
-	if err := opts.FS.MkdirAll(d.dir, 0o700); err != nil {
-		return nil, &DirectoryError{d.dir, err}
+	if err := makeDir(opts.FS, d.dir); err != nil {
+		return nil, err
 	}
 	lock, err := opts.FS.Lock(d.path(lockName))
 	if err != nil {
@@ -109,6 +109,25 @@ func (d *Directory) readProcessID() (uuid.UUID, error) {
 		return uuid.Nil, err
 	}
 	return id, writeFile(d.opts.FS, name, []byte(id.String()))
+}
+
+// makeDir makes a directory and its parents durable, as far as the file system can: a database in a directory that a
+// power failure takes away was flushed in vain.
+func makeDir(fs vfs.FS, dir string) error {
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return &DirectoryError{dir, err}
+	}
+	for range 3 {
+		parent := fs.PathDir(dir)
+		if parent == dir {
+			break
+		}
+		if f, err := fs.OpenDir(parent); err == nil {
+			_ = errors.Join(f.Sync(), f.Close())
+		}
+		dir = parent
+	}
+	return nil
 }
 
 func readFile(fs vfs.FS, name string) ([]byte, error) {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -60,8 +61,8 @@ func (d *Directory) unclaim(t *TaskState) {
 // open finds the newest directory of the task and opens it, or the next one if that is not usable.
 func (t *TaskState) open() (OpenReport, error) {
 	fs, dir := t.dir.opts.FS, t.dir.path(t.spec.ID.String())
-	if err := fs.MkdirAll(dir, 0o700); err != nil {
-		return OpenReport{}, &DirectoryError{dir, err}
+	if err := makeDir(fs, dir); err != nil {
+		return OpenReport{}, err
 	}
 	n, older, err := t.generations(dir)
 	if err != nil {
@@ -89,7 +90,6 @@ func (t *TaskState) open() (OpenReport, error) {
 // openFresh opens a directory that is not there. Nothing is left to fall back to.
 func (t *TaskState) openFresh(report *OpenReport) error {
 	err := t.openAt(report)
-	report.Changes = nil
 	if aside := asAside(err); aside != nil {
 		return aside.cause
 	}
@@ -160,8 +160,8 @@ func (t *TaskState) openAt(report *OpenReport) error {
 	if b, err := readFile(fs, report.Dir+damageMark); err == nil {
 		return &asideError{Damaged, errors.New(string(b))}
 	}
-	if err := fs.MkdirAll(report.Dir, 0o700); err != nil {
-		return &DirectoryError{report.Dir, err}
+	if err := makeDir(fs, report.Dir); err != nil {
+		return err
 	}
 	e, err := openEngine(t.dir, report.Dir, t.memTableBytes)
 	switch {
@@ -174,7 +174,14 @@ func (t *TaskState) openAt(report *OpenReport) error {
 		return &asideError{NotOpenable, err}
 	}
 	t.engine = e
-	if report.Changes, err = t.adopt(); err == nil {
+	fresh := false
+	if report.Changes, fresh, err = t.adopt(); err == nil {
+		if fresh {
+			report.Changes = nil
+		}
+		if fresh && report.Reason == Usable {
+			report.Reason = Fresh // made by an opening that was cut off
+		}
 		return nil
 	}
 	t.engine = nil
@@ -185,45 +192,48 @@ func (t *TaskState) openAt(report *OpenReport) error {
 	return err
 }
 
-// adopt reads what the open database holds, and changes it to what the spec says in one batch.
-func (t *TaskState) adopt() (map[string]StoreChange, error) {
-	r, err := t.loadRegistry()
+// adopt reads what the open database holds, and changes it to what the spec says in one batch. fresh says that it held
+// nothing.
+func (t *TaskState) adopt() (changes map[string]StoreChange, fresh bool, err error) {
+	r, fresh, err := t.loadRegistry()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if why := r.mismatch(&t.spec); why != 0 {
-		return nil, &asideError{why, fmt.Errorf("store: cluster %q in %s", r.Cluster, t.engine.dir)}
+		return nil, false, &asideError{why, fmt.Errorf("store: cluster %q in %s", r.Cluster, t.engine.dir)}
 	}
 	plan, err := r.reconcile(&t.spec)
 	if err != nil {
-		return nil, &asideError{Damaged, err}
+		return nil, false, &asideError{Damaged, err}
 	}
 	t.numbers = plan.numbers
-	err = t.engine.run("open", func() error { return t.carryOut(plan) })
-	if err != nil {
-		return nil, err
+	if fresh || len(plan.drop) > 0 || !bytes.Equal(r.encode(), plan.next.encode()) {
+		if err := t.engine.run("open", func() error { return t.carryOut(plan) }); err != nil {
+			return nil, false, err
+		}
+		t.dirty.Store(true)
 	}
 	if err := t.load(); err != nil {
-		return nil, &asideError{Damaged, err}
+		return nil, false, &asideError{Damaged, err}
 	}
-	return plan.changes, nil
+	return plan.changes, fresh, nil
 }
 
-func (t *TaskState) loadRegistry() (*registry, error) {
+func (t *TaskState) loadRegistry() (r *registry, fresh bool, err error) {
 	b, ok, err := t.meta(keyRegistry)
 	if err != nil {
-		return nil, &asideError{Damaged, err}
+		return nil, false, &asideError{Damaged, err}
 	}
 	if !ok {
 		// Nothing is ever written before the registry, and batches reach the disk in order.
-		return &registry{Format: formatVersion}, nil
+		return &registry{Format: formatVersion}, true, nil
 	}
-	r, err := decodeRegistry(t.engine.dir, b)
+	r, err = decodeRegistry(t.engine.dir, b)
 	var newer *FormatError
 	if err != nil && !errors.As(err, &newer) {
-		return nil, &asideError{Damaged, err}
+		return nil, false, &asideError{Damaged, err}
 	}
-	return r, err
+	return r, false, err
 }
 
 func (t *TaskState) carryOut(plan *reconciled) error {

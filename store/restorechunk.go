@@ -115,6 +115,7 @@ func (r *restore) ingest(ctx context.Context) error {
 		return err
 	}
 	t.view.Store(v)
+	t.dirty.Store(true)
 	return nil
 }
 
