@@ -1,0 +1,12 @@
+// Bench runs the same jobs on the same broker, from the same input, with Millrace, with Kafka Streams and with nothing but
+// the raw client, one after the other in turn, checks that their outputs agree, and prints what each costs.
+//
+//	make bench                       at most ten minutes
+//	make bench-quick                 a smoke test of the bench itself; its figures mean nothing
+//	go run ./bench -jobs count -repetitions 5 -systems millrace,kafka-streams
+//	go run ./bench -systems millrace -profile /tmp/profiles
+//
+// CPU counts in the system's own process from the first record to the end of the last commit, the broker's not. An output
+// agrees if the last value of each key is right; how many output records there were on the way is printed, because
+// systems that count may emit once per change or once per commit.
+package main

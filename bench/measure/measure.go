@@ -1,0 +1,141 @@
+package measure
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Result is one run of one system.
+type Result struct {
+	// ToRunningS is the time from the start of the system to RUNNING, 0 where there is no such state.
+	ToRunningS float64 `json:"to_running_s"`
+	// Records were read from the input, Counted by the second stage of a job that has one, Outputs written.
+	Records int64 `json:"records"`
+	Counted int64 `json:"counted"`
+	Outputs int64 `json:"outputs"`
+	// Seconds and CPUS are elapsed time and CPU time, see the package comment.
+	Seconds float64 `json:"seconds"`
+	CPUS    float64 `json:"cpu_s"`
+	// PeakMiB is the largest resident set that the process ever had; 0 where the system does not tell.
+	PeakMiB int64 `json:"peak_mib"`
+}
+
+// Write prints the result as one line.
+func (r Result) Write(w io.Writer) error { return json.NewEncoder(w).Encode(r) }
+
+// Counter is added to by one goroutine and read by Watch; the padding keeps two of them off one cache line.
+type Counter struct {
+	n atomic.Int64
+	_ [56]byte
+}
+
+// Add counts n more.
+func (c *Counter) Add(n int64) { c.n.Add(n) }
+
+// Sum is the total of some counters. Its zero value is empty; New may be called at any time from any goroutine.
+type Sum struct{ counters atomic.Pointer[[]*Counter] }
+
+// New adds a counter to the sum.
+func (s *Sum) New() *Counter {
+	c := &Counter{}
+	for {
+		old := s.counters.Load()
+		var all []*Counter
+		if old != nil {
+			all = append(all, *old...)
+		}
+		all = append(all, c)
+		if s.counters.CompareAndSwap(old, &all) {
+			return c
+		}
+	}
+}
+
+// Load is the total.
+func (s *Sum) Load() (total int64) {
+	if all := s.counters.Load(); all != nil {
+		for _, c := range *all {
+			total += c.n.Load()
+		}
+	}
+	return total
+}
+
+// Progress is what a system has done so far.
+type Progress struct{ Seen, Counted, Outputs Sum }
+
+// Watch waits for the first record, and then until records were seen, counted were counted, and nothing has moved for
+// half a second. Its error is the context's.
+func (p *Progress) Watch(ctx context.Context, records, counted int64) (Result, error) {
+	const quiet = 500 * time.Millisecond
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	var first, last time.Time
+	var cpu time.Duration
+	before := int64(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return Result{}, ctx.Err()
+		case <-tick.C:
+		}
+		seen, second, out := p.Seen.Load(), p.Counted.Load(), p.Outputs.Load()
+		switch now := time.Now(); {
+		case seen == 0:
+		case first.IsZero():
+			first, last, cpu, before = now, now, CPU(), seen+second+out
+		case seen+second+out != before:
+			last, before = now, seen+second+out
+		case seen >= records && second >= counted && now.Sub(last) > quiet:
+			return Result{
+				Records: seen, Counted: second, Outputs: out, Seconds: last.Sub(first).Seconds(),
+				CPUS: (CPU() - cpu).Seconds(), PeakMiB: PeakMiB(),
+			}, nil
+		}
+	}
+}
+
+// CPU is the CPU time of this process so far, user and system.
+func CPU() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// PeakMiB is the high-water mark of this process's resident set. Getrusage has one too, but a child's starts at its parent's.
+func PeakMiB() int64 {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	kib, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	n, err := strconv.ParseInt(kib, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n / 1024
+}
+
+// Await waits until the sum has reached n. Its error is the context's cause.
+func (s *Sum) Await(ctx context.Context, n int64) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for s.Load() < n {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}

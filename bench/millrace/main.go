@@ -1,0 +1,106 @@
+// Millrace runs one job of the benchmark on a Millrace node and prints the measurement as JSON. bench starts it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/bench/work"
+)
+
+type settings struct {
+	brokers, job, app, in, out, state, profile string
+	records, threads                           int
+	commit                                     time.Duration
+	verbose                                    bool
+}
+
+func main() {
+	var s settings
+	flag.StringVar(&s.brokers, "brokers", "127.0.0.1:9092", "a broker's host:port")
+	flag.StringVar(&s.job, "job", "", "count, words or pass")
+	flag.StringVar(&s.app, "app", "", "application id")
+	flag.StringVar(&s.in, "in", "", "input topic")
+	flag.StringVar(&s.out, "out", "", "output topic, which exists")
+	flag.StringVar(&s.state, "state", "", "state directory")
+	flag.StringVar(&s.profile, "profile", "", "write PROFILE.cpu and PROFILE.heap")
+	flag.IntVar(&s.records, "records", 0, "number of input records")
+	flag.IntVar(&s.threads, "threads", 2, "stream threads")
+	flag.DurationVar(&s.commit, "commit", 100*time.Millisecond, "commit interval")
+	flag.BoolVar(&s.verbose, "v", false, "log to stderr")
+	flag.Parse()
+	if err := run(context.Background(), s); err != nil {
+		fmt.Fprintln(os.Stderr, "millrace:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, s settings) error {
+	job, err := work.Find(s.job)
+	if err != nil {
+		return err
+	}
+	var progress measure.Progress
+	node, err := newNode(s, &progress)
+	if err != nil {
+		return err
+	}
+	stop, err := profile(s.profile)
+	if err != nil {
+		return err
+	}
+	r, err := measured(ctx, node, &progress, int64(s.records), int64(job.Counted(s.records)))
+	if err := errors.Join(err, stop()); err != nil {
+		return err
+	}
+	return r.Write(os.Stdout)
+}
+
+func newNode(s settings, progress *measure.Progress) (*millrace.Node, error) {
+	t, err := build(s, progress)
+	if err != nil {
+		return nil, err
+	}
+	logger := slog.New(slog.DiscardHandler)
+	if s.verbose {
+		logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	return millrace.New(s.app, t, millrace.WithBrokers(s.brokers), millrace.WithStateDir(s.state),
+		millrace.WithThreads(s.threads), millrace.WithCommitInterval(s.commit), millrace.WithLogger(logger))
+}
+
+// measured runs the node until the job is done. A node that ends earlier is an error.
+func measured(ctx context.Context, node *millrace.Node, progress *measure.Progress, records, counted int64) (r measure.Result, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	began := time.Now()
+	ended := make(chan error, 1)
+	go func() {
+		err := node.Run(ctx)
+		if err != nil {
+			cancel(err)
+		}
+		ended <- err
+	}()
+	ready := make(chan time.Duration, 1)
+	go func() {
+		if node.Ready(ctx) == nil {
+			ready <- time.Since(began)
+		}
+		close(ready)
+	}()
+	if r, err = progress.Watch(ctx, records, counted); err != nil {
+		return r, context.Cause(ctx)
+	}
+	r.ToRunningS = (<-ready).Seconds()
+	patient, done := context.WithTimeout(ctx, 30*time.Second)
+	defer done()
+	return r, errors.Join(node.Shutdown(patient), <-ended)
+}

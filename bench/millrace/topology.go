@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/record"
+	"github.com/millrace-io/millrace/record/codec"
+	"github.com/millrace-io/millrace/topology"
+)
+
+func build(s settings, p *measure.Progress) (*topology.Topology, error) {
+	b := topology.NewBuilder()
+	in := topology.NewTopic(s.in, codec.String, codec.String)
+	input := meter(topology.From(b, in), "seen", &p.Seen)
+	switch s.job {
+	case "pass":
+		out := topology.NewTopic(s.out, codec.String, codec.String)
+		capitals := topology.MapValues(input, strings.ToUpper)
+		topology.To(meter(capitals, "outputs", &p.Outputs), out)
+	case "count":
+		count(input, s.out, p)
+	case "words":
+		words := topology.Through(topology.FlatMap(input, split), topology.NewRepartition("words", codec.String, codec.String))
+		count(meter(words, "counted", &p.Counted), s.out, p)
+	default:
+		return nil, fmt.Errorf("there is no job %q", s.job)
+	}
+	return b.Build()
+}
+
+func count(s topology.Stream[string, string], out string, p *measure.Progress) {
+	counts := topology.NewKeyValueStore("counts", codec.String, codec.Int64)
+	changed := topology.Count(s, counts)
+	topology.To(meter(changed, "outputs", &p.Outputs), topology.NewTopic(out, codec.String, codec.Int64))
+}
+
+func split(r record.Record[string, string], emit func(record.Record[string, string]) error) error {
+	for word := range strings.SplitSeq(r.Value, " ") {
+		if err := emit(record.New(word, word, r.Timestamp)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// counter counts what goes by; each task has one, so that tasks do not share a cache line.
+type counter[K, V any] struct {
+	n    *measure.Counter
+	next *topology.Context[K, V]
+}
+
+func (c *counter[K, V]) Init(next *topology.Context[K, V]) error { c.next = next; return nil }
+func (c *counter[K, V]) Close() error                            { return nil }
+func (c *counter[K, V]) Process(r record.Record[K, V]) error {
+	c.n.Add(1)
+	return c.next.Forward(r)
+}
+
+func meter[K, V any](s topology.Stream[K, V], name string, sum *measure.Sum) topology.Stream[K, V] {
+	return topology.Process(s, name, func() topology.Processor[K, V, K, V] { return &counter[K, V]{n: sum.New()} })
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/bench/work"
+	"github.com/millrace-io/millrace/internal/realkafka"
+)
+
+// row is one run.
+type row struct {
+	Job    string `json:"job"`
+	System string `json:"system"`
+	// Rate is records (or words) per second, CPUPerMillion CPU-seconds per million of them.
+	Rate          float64 `json:"per_s"`
+	CPUPerMillion float64 `json:"cpu_s_per_million"`
+	PeakMiB       int64   `json:"peak_mib"`
+	ToRunningS    float64 `json:"to_running_s"`
+	Outputs       int64   `json:"outputs"`
+	Records       int64   `json:"records"`
+}
+
+// report collects rows and knows the two systems that others are compared with.
+type report struct {
+	head map[string]any
+	rows []row
+}
+
+const peer, ceiling = "kafka-streams", "raw"
+
+func newReport(s settings) report {
+	return report{head: map[string]any{
+		"time": time.Now().UTC().Format(time.RFC3339), "go": runtime.Version(), "cpus": runtime.NumCPU(),
+		"os": runtime.GOOS + "/" + runtime.GOARCH, "kafka": realkafka.Version,
+		"records": s.records, "lines": s.lines, "repetitions": s.repetitions,
+	}}
+}
+
+func (r *report) add(j work.Job, system string, m measure.Result, outputs int64) row {
+	units := float64(m.Records) * float64(j.PerRecord)
+	added := row{Job: j.Name, System: system, PeakMiB: m.PeakMiB, ToRunningS: m.ToRunningS, Outputs: outputs, Records: m.Records,
+		CPUPerMillion: m.CPUS / units * 1e6, Rate: units / max(m.Seconds, 0.001)}
+	r.rows = append(r.rows, added)
+	return added
+}
+
+// spread is the minimum, median and maximum of one figure over the runs of a job on a system.
+type spread struct{ min, median, max float64 }
+
+func (r *report) spread(job, system string, figure func(row) float64) (s spread, runs int) {
+	var all []float64
+	for _, row := range r.rows {
+		if row.Job == job && row.System == system {
+			all = append(all, figure(row))
+		}
+	}
+	if len(all) == 0 {
+		return spread{}, 0
+	}
+	slices.Sort(all)
+	return spread{all[0], all[len(all)/2], all[len(all)-1]}, len(all)
+}
+
+func cpuPerMillion(r row) float64 { return r.CPUPerMillion }
+
+// ratio is how many times less CPU than the peer a system needs, by medians; 0 if one of them did not run.
+func (r *report) ratio(job, system string) float64 { return r.quotient(job, peer, system) }
+
+// share is the part of a system's CPU, in per cent, that the raw client needs for the same job.
+func (r *report) share(job, system string) float64 { return 100 * r.quotient(job, ceiling, system) }
+
+func (r *report) quotient(job, of, by string) float64 {
+	a, n := r.spread(job, of, cpuPerMillion)
+	b, m := r.spread(job, by, cpuPerMillion)
+	if n == 0 || m == 0 || b.median == 0 {
+		return 0
+	}
+	return a.median / b.median
+}
+
+// print is the table: medians, with minimum and maximum behind them.
+func (r *report) print(w io.Writer) {
+	fmt.Fprintf(w, "\n%s, %d CPUs shared with the broker, Kafka %s, at least once, commit interval 100 ms\n\n", r.head["go"], r.head["cpus"], r.head["kafka"])
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	defer t.Flush()
+	fmt.Fprintln(t, "job\tsystem\tk/s\tCPU-s/M\tpeak MiB\tto RUNNING s\toutputs\tpeer's CPU / its CPU\t% of the ceiling\t")
+	for _, j := range work.Jobs {
+		for _, s := range systems {
+			r.line(t, j, s.name)
+		}
+	}
+}
+
+func (r *report) line(w io.Writer, j work.Job, system string) {
+	rate, runs := r.spread(j.Name, system, func(r row) float64 { return r.Rate / 1000 })
+	if runs == 0 {
+		return
+	}
+	cpu, _ := r.spread(j.Name, system, cpuPerMillion)
+	peak, _ := r.spread(j.Name, system, func(r row) float64 { return float64(r.PeakMiB) })
+	start, _ := r.spread(j.Name, system, func(r row) float64 { return r.ToRunningS })
+	outputs, _ := r.spread(j.Name, system, func(r row) float64 { return float64(r.Outputs) })
+	fmt.Fprintf(w, "%s (%s)\t%s\t%.0f (%.0f–%.0f)\t%.2f (%.2f–%.2f)\t%.0f (%.0f–%.0f)\t%.2f\t%.0f\t%.1f\t%.0f\t\n",
+		j.Title, j.Unit, system, rate.median, rate.min, rate.max, cpu.median, cpu.min, cpu.max,
+		peak.median, peak.min, peak.max, start.median, outputs.median, r.ratio(j.Name, system), r.share(j.Name, system))
+}
+
+func (r *report) save(path string) error {
+	if path == "" {
+		return nil
+	}
+	r.head["runs"] = r.rows
+	text, err := json.MarshalIndent(r.head, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	fmt.Println("\nevery run is in", path)
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
