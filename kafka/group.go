@@ -2,7 +2,7 @@ package kafka
 
 import (
 	"context"
-	"maps"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -24,9 +24,21 @@ type Assignor interface {
 	Assign(members []GroupMember, partitions map[string]int32) (map[string]GroupAssignment, error)
 }
 
+// StaleAssignor is an Assignor that can tell an assignment that was made without this member's present user data. A real
+// broker hands a restarted static member its predecessor's assignment and tells no leader, so what changed (the query
+// endpoint) would stay unknown. An Assignor that cannot tell has each static member that does not lead rejoin once
+// after it came up; nothing is revoked by that.
+type StaleAssignor interface {
+	Assignor
+	Stale(memberID string, assignment []byte) bool
+}
+
 // GroupMember is a member as the leader sees it.
 type GroupMember struct {
-	ID         string
+	ID string
+	// InstanceID is empty for a dynamic member.
+	InstanceID string
+	Topics     []string
 	UserData   []byte
 	Owned      []record.TopicPartition
 	Generation int32
@@ -58,27 +70,38 @@ type Group struct {
 	machine *member.Machine
 	// join has connections of its own: a pending JoinGroup blocks everything else on its connection.
 	join, other *cluster
-	in          chan func(now time.Time) []member.Effect
-	ctx         context.Context
-	cancel      context.CancelFunc
-	wg          sync.WaitGroup
-	done        chan struct{}
-	leaving     chan bool
-	// synced is when the last generation began; it belongs to the member's goroutine.
-	synced time.Time
+	// in holds steps of the machine; it is unbounded, so that submitting never blocks.
+	in      *broker.Inbox
+	ctx     context.Context
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	done    chan struct{}
+	leaving chan bool
+	// synced, joined and cutJoin belong to the member's goroutine: when the last generation began, the answer that the
+	// next sync is about, and how to end the join that is under way.
+	synced  time.Time
+	joined  *sarama.JoinGroupResponse
+	cutJoin context.CancelFunc
 
-	// where is the coordinator; the mutex protects it, since join and the other requests share it.
-	mu    sync.Mutex
-	where map[*cluster]*link
+	// mu protects what the requests' goroutines share: the coordinator by role, and whether Start and Close were called.
+	// A goroutine that owned them would cost a round trip per request.
+	mu              sync.Mutex
+	where           map[*cluster]*link
+	started, closed bool
 }
+
+type step = func(now time.Time) []member.Effect
 
 // eager is the heartbeat interval of a young generation. A cooperative rebalance has a second round, of which a member
 // learns from a heartbeat: at the usual interval a partition that moves would be nobody's for seconds.
 const eager = 200 * time.Millisecond
 
-// NewGroup returns a member that has not joined. deliver gets the group's events on the member's goroutine and must not
-// block.
+// NewGroup returns a member that has not joined; it starts nothing. deliver gets the group's events on the member's
+// goroutine (broker.ConnectionChanged also on others) and must not block. Its error says what of cfg is missing.
 func NewGroup(cfg GroupConfig, deliver func(broker.Event)) (*Group, error) {
+	if cfg.Group == "" || cfg.Assignor == nil || len(cfg.Topics) == 0 {
+		return nil, errors.New("kafka: a group member needs a group id, an assignor and at least one topic: set GroupConfig.Group, Assignor and Topics")
+	}
 	set := func(d *time.Duration, v time.Duration) {
 		if *d <= 0 {
 			*d = v
@@ -88,74 +111,78 @@ func NewGroup(cfg GroupConfig, deliver func(broker.Event)) (*Group, error) {
 	set(&cfg.HeartbeatInterval, 3*time.Second)
 	set(&cfg.RebalanceTimeout, time.Minute)
 	set(&cfg.MetadataRefresh, 30*time.Second)
-	g := &Group{cfg: cfg, deliver: deliver, in: make(chan func(time.Time) []member.Effect, 64), done: make(chan struct{}), leaving: make(chan bool, 1), where: map[*cluster]*link{}}
-	g.machine = member.New(cfg.SessionTimeout, func(op broker.Op, code int16) *broker.Error {
-		var cause error
-		if code > 0 {
-			cause = sarama.KError(code)
-		}
-		return NewError(op, code, record.TopicPartition{}, cause)
-	})
+	g := &Group{cfg: cfg, deliver: deliver, in: broker.NewInbox(), done: make(chan struct{}), leaving: make(chan bool, 1), where: map[*cluster]*link{}}
+	g.machine = member.New(member.Config{Session: cfg.SessionTimeout, Static: cfg.InstanceID != "", Error: groupError})
 	g.join = newCluster(cfg.Config, "join", cfg.RebalanceTimeout+cfg.SessionTimeout+15*time.Second, nil)
 	g.other = newCluster(cfg.Config, "group", 15*time.Second, deliver)
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	return g, nil
 }
 
-// Start joins.
+func groupError(op broker.Op, code int16) *broker.Error {
+	var cause error
+	if code > 0 {
+		cause = sarama.KError(code)
+	}
+	return NewError(op, code, record.TopicPartition{}, cause)
+}
+
+// Start joins, as soon as the cluster answers. Further calls, and calls after Close, do nothing.
 func (g *Group) Start() {
-	go g.run()
-	g.submit(g.machine.Start)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.started || g.closed {
+		return
+	}
+	g.started = true
 	g.wg.Add(1)
+	go g.run()
 	go g.refresh()
 }
 
 // submit hands a step of the machine to its goroutine.
-func (g *Group) submit(step func(time.Time) []member.Effect) {
-	select {
-	case g.in <- step:
-	case <-g.ctx.Done():
-	}
-}
+func (g *Group) submit(s step) { g.in.Put(s) }
 
 // Released answers a broker.Revoking.
 func (g *Group) Released(generation int32, _ []record.TopicPartition) {
 	g.submit(func(now time.Time) []member.Effect { return g.machine.Released(now, generation) })
 }
 
-// Commit sends positions; exactly one broker.OffsetsCommitted with the token follows.
+// Commit sends positions; exactly one broker.OffsetsCommitted with the token follows, at the latest while Close runs.
+// Its Err is nil; Abort if the partitions are not this member's any more; Migrated if the member was thrown out or is
+// closed; Fatal (12 metadata too large, 29 and 30 authorisation) if it cannot work.
 func (g *Group) Commit(token uint64, o broker.Offsets) {
 	g.submit(func(now time.Time) []member.Effect { return g.machine.Commit(now, token, o) })
 }
 
-// Rejoin starts a rebalance.
+// Rejoin starts a rebalance, or another one after the one that is under way.
 func (g *Group) Rejoin(reason string) {
 	g.submit(func(now time.Time) []member.Effect { return g.machine.Rejoin(now, reason) })
 }
 
-// Offsets reads committed positions, once no transaction has any pending; exactly one broker.OffsetsFetched follows.
+// Offsets reads committed positions, once no transaction has any pending; exactly one broker.OffsetsFetched follows, at
+// the latest while Close runs.
 func (g *Group) Offsets(token uint64, tps []record.TopicPartition) {
-	g.goDo(func() {
-		var offsets broker.Offsets
-		err := retry(g.ctx, func() (err error) {
-			to, err := g.coordinator(g.other)
-			if err != nil {
-				return err
-			}
-			if offsets, err = fetchOffsets(to, g.cfg.Group, tps); err != nil {
-				g.lookAgain(g.other)
-			}
-			return err
-		})
-		if g.ctx.Err() != nil {
-			return
-		}
-		e := broker.OffsetsFetched{Token: token, Offsets: offsets}
+	g.submit(func(now time.Time) []member.Effect { return g.machine.Offsets(now, token, tps) })
+}
+
+func (g *Group) sendFetch(e member.Fetch) {
+	var offsets broker.Offsets
+	err := retry(g.ctx, func() (err error) {
+		to, err := g.coordinator(g.other)
 		if err != nil {
-			e.Err = asError(broker.OpOffsetFetch, record.TopicPartition{}, err)
+			return err
 		}
-		g.deliver(e)
+		if offsets, err = fetchOffsets(to, g.cfg.Group, e.Partitions); err != nil {
+			g.lookAgain(g.other)
+		}
+		return err
 	})
+	var failed *broker.Error
+	if err != nil {
+		failed = asError(broker.OpOffsetFetch, record.TopicPartition{}, err)
+	}
+	g.submit(func(now time.Time) []member.Effect { return g.machine.Fetched(now, e.Token, offsets, failed) })
 }
 
 func (g *Group) goDo(f func()) {
@@ -175,24 +202,44 @@ func (g *Group) run() {
 	beat := time.NewTicker(min(g.cfg.HeartbeatInterval, eager))
 	defer beat.Stop()
 	var last time.Time
+	var steps []broker.Event
 	for {
 		select {
-		case step := <-g.in:
-			g.carryOut(step(time.Now()))
+		case <-g.in.Wake():
+			steps = g.takeSteps(steps[:0])
 		case now := <-beat.C:
 			if now.Sub(last) >= g.cfg.HeartbeatInterval || now.Sub(g.synced) < 2*g.cfg.HeartbeatInterval {
 				last = now
 				g.carryOut(g.machine.Tick(now))
 			}
 		case leave := <-g.leaving:
-			id := g.machine.ID()
-			g.carryOut(g.machine.Leave(time.Now()))
-			if leave {
-				g.leave(id)
-			}
+			g.end(leave)
 			return
 		}
 	}
+}
+
+func (g *Group) takeSteps(buf []broker.Event) []broker.Event {
+	buf = g.in.Poll(buf)
+	for _, s := range buf {
+		g.carryOut(s.(step)(time.Now()))
+	}
+	return buf
+}
+
+// end answers what was submitted before Close, then leaves. The join that is under way is cut, so that it does not come
+// back after the leaving.
+func (g *Group) end(leave bool) {
+	g.takeSteps(nil)
+	id := g.machine.ID()
+	g.carryOut(g.machine.Leave(time.Now()))
+	if g.cutJoin != nil {
+		g.cutJoin()
+	}
+	if leave {
+		g.leave(id)
+	}
+	g.takeSteps(nil)
 }
 
 func (g *Group) carryOut(effects []member.Effect) {
@@ -204,31 +251,49 @@ func (g *Group) carryOut(effects []member.Effect) {
 			}
 			g.deliver(e.Event)
 		case member.Join:
-			g.goDo(func() { g.sendJoin(e) })
+			g.startJoin(e)
+		case member.Sync:
+			joined := g.joined
+			g.goDo(func() { g.sendSync(joined, e.Leader) })
 		case member.Heartbeat:
 			g.goDo(func() { g.sendHeartbeat(e) })
 		case member.Commit:
 			g.goDo(func() { g.sendCommit(e) })
-		case member.Sync: // a JoinGroup's answer that leads to it carries the members: see sendJoin
+		case member.Fetch:
+			g.goDo(func() { g.sendFetch(e) })
 		}
 	}
 }
 
-// Close ends the membership, leaving the group first if asked to, and returns when its goroutines are gone or ctx ends.
+// Close ends the membership, leaving the group first if asked to (by member id, and instance id if there is one), and
+// returns when its goroutines are gone, or with the cause of ctx when that ends first. What was submitted before is
+// answered. A member that was never started has nothing to end.
 func (g *Group) Close(ctx context.Context, leave bool) error {
-	select {
-	case g.leaving <- leave:
-	default:
-	}
-	select {
-	case <-g.done:
-	case <-ctx.Done():
+	g.mu.Lock()
+	g.closed = true
+	started := g.started
+	g.mu.Unlock()
+	if started {
+		select {
+		case g.leaving <- leave:
+		default:
+		}
+		select {
+		case <-g.done:
+		case <-ctx.Done():
+		}
 	}
 	g.cancel()
 	g.join.close()
 	g.other.close()
 	gone := make(chan struct{})
-	go func() { g.wg.Wait(); close(gone) }()
+	go func() {
+		if started {
+			<-g.done
+		}
+		g.wg.Wait()
+		close(gone)
+	}()
 	select {
 	case <-gone:
 		return nil
@@ -328,25 +393,47 @@ func (g *Group) leave(id string) {
 		return
 	}
 	me := sarama.MemberIdentity{MemberId: id, GroupInstanceId: g.instance()}
-	_, _ = ask(g, g.other, func(b *sarama.Broker) (*sarama.LeaveGroupResponse, error) {
-		return b.LeaveGroup(&sarama.LeaveGroupRequest{Version: 4, GroupId: g.cfg.Group, Members: []sarama.MemberIdentity{me}})
-	}, func(r *sarama.LeaveGroupResponse) sarama.KError { return r.Err })
+	for attempt := range leaveAttempts {
+		_, code := ask(g, g.other, func(b *sarama.Broker) (*sarama.LeaveGroupResponse, error) {
+			return b.LeaveGroup(&sarama.LeaveGroupRequest{Version: 4, GroupId: g.cfg.Group, Members: []sarama.MemberIdentity{me}})
+		}, func(r *sarama.LeaveGroupResponse) sarama.KError { return r.Err })
+		if Classify(broker.OpLeaveGroup, code) != broker.Retry || !sleep(g.ctx, backoff(attempt)) {
+			return
+		}
+	}
 }
 
-// refresh looks for partitions that were added to the subscribed topics and has the group rebalance if there are any.
+// leaveAttempts bounds a leaving that the coordinator does not answer: the session time-out does the rest.
+const leaveAttempts = 3
+
+// refresh starts the member and then looks for partitions that were added to the subscribed topics; the group rebalances
+// if there are any. The counts are taken before the join, so that no growth falls between an assignment and the first look.
 func (g *Group) refresh() {
 	defer g.wg.Done()
-	var last map[string]int32
+	known, err := g.counts(g.other)
+	for attempt := 0; err != nil; attempt++ {
+		if !sleep(g.ctx, backoff(attempt)) {
+			return
+		}
+		known, err = g.counts(g.other)
+	}
+	g.submit(g.machine.Start)
 	for sleep(g.ctx, g.cfg.MetadataRefresh) {
 		counts, err := g.counts(g.other)
-		if err != nil {
-			continue
+		if err == nil && learnCounts(known, counts) {
+			g.Rejoin("the partition count of a topic changed")
 		}
-		if last != nil && !maps.Equal(last, counts) {
-			g.Rejoin("partitions were added")
-		}
-		last = counts
 	}
+}
+
+// learnCounts says whether a topic's count differs from the known one. A topic that is not in the answer is having a bad
+// moment, or is gone; neither is a reason to rebalance.
+func learnCounts(known, counts map[string]int32) (changed bool) {
+	for topic, n := range counts {
+		changed = changed || known[topic] != n
+		known[topic] = n
+	}
+	return changed
 }
 
 func (g *Group) counts(c *cluster) (map[string]int32, error) {
