@@ -9,74 +9,92 @@ import (
 type buffer struct {
 	source  record.TopicPartition
 	process func(*record.Raw) error
+	// batches are in offset order and each has records; batches[first].Records[index] is the head.
 	batches []broker.Batch
-	// index is the next record of batches[0].
-	index int
-	// fetched is the position after the last batch that was added; consumed the one after the last record that was
+	first   int
+	index   int
+	// bytes is what batches cost of the fetch credit; owed is what was consumed and not given back.
+	bytes, owed int
+	// fetched is the position behind the last batch that was added, consumed the one behind the last record that was
 	// processed. Invariant: consumed <= fetched.
 	fetched, consumed int64
-	// committed and committedTime are consumed and time at the last commit.
-	committed, committedTime int64
-	// highWatermark is the partition's end as the last fetch saw it; -1 before the first.
-	highWatermark int64
-	// time is the highest timestamp that was processed.
+	// time is the highest timestamp that was processed, -1 before the first.
 	time int64
-	// owed is what was consumed and not credited, in bytes.
-	owed int
-	// idleSince is when it was first seen empty, in milliseconds; 0 while it is not.
-	idleSince int64
+	// end is up to where the last fetch saw that records can be read; -1 before the first.
+	end int64
+	// idle is since when the partition has been empty and caught up, in milliseconds; 0 while it is not.
+	idle int64
+	// committed is the last commit's position.
+	committed broker.Offset
 }
 
-// add takes a batch if it starts where the last one ended.
+// add takes a batch if it starts where the one before ended.
 func (b *buffer) add(batch broker.Batch) bool {
 	if batch.From != b.fetched {
 		return false
 	}
-	b.fetched = batch.Next
-	b.highWatermark = batch.HighWatermark
-	if len(batch.Records) == 0 {
-		b.owed += batch.Bytes
-		if len(b.batches) == 0 {
-			b.consumed = batch.Next
-		} else {
-			b.batches[len(b.batches)-1].Next = batch.Next
-		}
+	b.fetched, b.end = batch.Next, end(&batch)
+	if len(batch.Records) > 0 {
+		b.push(batch)
 		return true
 	}
-	b.batches = append(b.batches, batch)
+	b.owed += batch.Bytes
+	if last := len(b.batches) - 1; last >= b.first {
+		b.batches[last].Next = batch.Next
+	} else {
+		b.consumed = batch.Next
+	}
 	return true
 }
 
-// head is the next record, nil if there is none.
-func (b *buffer) head() *record.Raw {
-	if len(b.batches) == 0 {
-		return nil
+// end is up to where a reader can get for now: before the first open transaction if it reads committed records only, else
+// the high watermark. KIP-695 measures lag in the same way: what cannot be read yet is nothing to wait for. A batch does not say
+// which kind of reader it came from, but only one that reads everything gets beyond the last stable offset.
+func end(batch *broker.Batch) int64 {
+	if stable := batch.LastStable; stable >= 0 && stable < batch.HighWatermark && batch.Next <= stable {
+		return stable
 	}
-	return &b.batches[0].Records[b.index]
+	return batch.HighWatermark
 }
 
-// advance says that the head was processed.
-func (b *buffer) advance() {
-	first := &b.batches[0]
-	b.consumed = first.Records[b.index].Offset + 1
-	b.index++
-	if b.index < len(first.Records) {
-		return
+func (b *buffer) push(batch broker.Batch) {
+	if b.first > 0 && len(b.batches) == cap(b.batches) {
+		n := copy(b.batches, b.batches[b.first:])
+		clear(b.batches[n:])
+		b.batches, b.first = b.batches[:n], 0
 	}
-	b.consumed = first.Next
-	b.owed += first.Bytes
-	*first = broker.Batch{}
-	b.batches = b.batches[1:]
+	b.batches = append(b.batches, batch)
+	b.bytes += batch.Bytes
+	b.idle = 0
+}
+
+func (b *buffer) isEmpty() bool { return b.first == len(b.batches) }
+
+// head is the next record. There must be one.
+func (b *buffer) head() *record.Raw { return &b.batches[b.first].Records[b.index] }
+
+// passBatch says that all records of the first batch were processed.
+func (b *buffer) passBatch() {
+	batch := &b.batches[b.first]
+	b.consumed = batch.Next
+	b.owed += batch.Bytes
+	b.bytes -= batch.Bytes
+	*batch = broker.Batch{}
 	b.index = 0
+	if b.first++; b.first == len(b.batches) {
+		b.batches, b.first = b.batches[:0], 0
+	}
 }
 
-// seek moves to a position and forgets what was fetched.
+// seek moves to a position and forgets what was fetched, and what is owed for it: the reader starts there with its whole
+// credit.
 func (b *buffer) seek(at int64) {
 	clear(b.batches)
-	b.batches, b.index, b.owed = nil, 0, 0
+	b.batches, b.first, b.index = b.batches[:0], 0, 0
+	b.bytes, b.owed = 0, 0
 	b.fetched, b.consumed = at, at
-	b.highWatermark, b.idleSince = -1, 0
+	b.end, b.idle = -1, 0
 }
 
-// caughtUp says that everything the partition is known to hold was processed.
-func (b *buffer) caughtUp() bool { return b.highWatermark >= 0 && b.fetched >= b.highWatermark }
+// caughtUp says that everything that the partition is known to hold is here.
+func (b *buffer) caughtUp() bool { return b.end >= 0 && b.fetched >= b.end }

@@ -1,20 +1,27 @@
 package task
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/millrace-io/millrace/record"
+	"github.com/millrace-io/millrace/topology"
 )
 
-// ProcessError is a record, a punctuation or a flush that a task could not get through: an error or a panic of user
-// code, a record that cannot be decoded, a store or an output that failed.
+// ProcessError is a record, a punctuation, a flush or a start that a task could not get through: an error or a panic of
+// user code, a record that cannot be decoded, a store or an output that failed. Which one it was is found in Cause with
+// errors.As: *Panic, *topology.DeserializationError, *topology.ProcessorError, *broker.Error, an error of the engine.
 type ProcessError struct {
 	Task record.TaskID
-	// Source and Offset are the record that was in process; Source.Topic is empty in a punctuation or a flush.
+	// Source and Offset are the record that was in process; Source.Topic is empty if there was none.
 	Source record.TopicPartition
 	Offset int64
-	// Cause is the bare error, found with errors.Is and errors.As. For a panic it is a *Panic.
+	// Node is the node of the topology that failed, empty if that is not known.
+	Node string
+	// Cause is the bare error.
 	Cause error
+	// Stack is where user code panicked, nil if it did not.
+	Stack []byte
 }
 
 // Error names the task and the record.
@@ -28,11 +35,36 @@ func (e *ProcessError) Error() string {
 // Unwrap gives the cause.
 func (e *ProcessError) Unwrap() error { return e.Cause }
 
-// Panic is a panic of user code.
-type Panic struct {
-	Value any
-	Stack []byte
+// Panic is the Cause when user code panicked.
+type Panic struct{ Value any }
+
+// Error gives the panic's value.
+func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
+
+// Unwrap gives the panic's value if it is an error, such as a runtime.Error.
+func (p *Panic) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
 }
 
-// Error gives the panic's value; the stack is in Stack.
-func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
+// The duties of doc.go that a caller can break. Each is a bug of the caller and is returned bare.
+var (
+	// ErrNotRunning: the task is not RUNNING, or it has failed and was not rewound.
+	ErrNotRunning = errors.New("the task is not running")
+	// ErrCommitUnderWay: Prepare before the unit of the last one was Applied.
+	ErrCommitUnderWay = errors.New("the commit before this one is still under way")
+)
+
+// node finds the place that an error of the topology names.
+func node(cause error) string {
+	if e := (*topology.ProcessorError)(nil); errors.As(cause, &e) {
+		return e.Node
+	}
+	if e := (*topology.SinkError)(nil); errors.As(cause, &e) {
+		return e.Node
+	}
+	if e := (*topology.DeserializationError)(nil); errors.As(cause, &e) {
+		return e.Source
+	}
+	return ""
+}

@@ -1,94 +1,109 @@
 package task
 
 import (
+	"fmt"
+
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/topology"
 )
 
 // host is the task as its processors see it.
-type host struct{ *Task }
+type host struct{ t *Task }
 
 var _ topology.Host = host{}
 
 // TaskID implements topology.Host.
-func (h host) TaskID() record.TaskID { return h.cfg.ID }
+func (h host) TaskID() record.TaskID { return h.t.cfg.ID }
 
-// Store implements topology.Host.
+// Store implements topology.Host. It is nil for a name that Config.Stores does not hold.
 func (h host) Store(name string) topology.StateStore {
-	for i, s := range h.cfg.Stores {
-		if s.Name == name {
-			return h.overlays[i]
+	for _, o := range h.t.overlays {
+		if o.name == name {
+			return o
 		}
 	}
 	return nil
 }
 
-// Output implements topology.Host.
-func (h host) Output(topic string) topology.Output { return &output{task: h.Task, topic: topic} }
+// Output implements topology.Host. A topic whose partitions cannot be found out fails the Start.
+func (h host) Output(topic string) topology.Output {
+	o := &output{task: h.t, topic: topic}
+	if o.partitions, o.err = h.t.cfg.Producer.Partitions(topic); o.err == nil && o.partitions <= 0 {
+		o.err = fmt.Errorf("output topic %q has no partitions", topic)
+	}
+	if o.err != nil {
+		o.partitions = 0
+		h.t.fault(o.err)
+	}
+	return o
+}
 
 // StreamTime implements topology.Host.
-func (h host) StreamTime() int64 { return h.streamTime }
+func (h host) StreamTime() int64 { return h.t.streamTime }
 
 // WallClock implements topology.Host.
-func (h host) WallClock() int64 { return h.wallClock }
+func (h host) WallClock() int64 { return h.t.wallClock }
 
 // Current implements topology.Host.
 func (h host) Current() (record.TopicPartition, int64, bool) {
-	if h.current == nil {
+	if h.t.current == nil {
 		return record.TopicPartition{}, 0, false
 	}
-	return h.current.source, h.currentOffset, true
+	return h.t.current.source, h.t.offset, true
 }
 
 // RequestCommit implements topology.Host.
-func (h host) RequestCommit() { h.commitRequested = true }
+func (h host) RequestCommit() { h.t.commitRequested = true }
 
 // Dropped implements topology.Host.
 func (h host) Dropped(reason string) {
-	if h.cfg.Dropped != nil {
-		h.cfg.Dropped(reason)
+	if h.t.cfg.Dropped != nil {
+		h.t.cfg.Dropped(reason)
 	}
 }
 
 // output is one topic that the task writes.
 type output struct {
-	task  *Task
-	topic string
-	n     int32
-	// next and run spread records without a key: a run of them goes to one partition, so that batches fill.
-	next, run int32
+	task       *Task
+	topic      string
+	partitions int32
+	err        error
+	// sent counts records without a key. A run of them goes to one partition, so that batches fill; each task begins at
+	// another partition.
+	sent int32
 }
 
+// keylessRun is how many records without a key go to one partition before the next has its turn.
 const keylessRun = 256
 
 // Send implements topology.Output.
 func (o *output) Send(r *record.Raw, partition int32) error {
-	n := o.Partitions()
-	if n <= 0 {
-		return o.task.outputErr
+	switch {
+	case o.err != nil:
+		return o.err
+	case partition >= o.partitions:
+		return fmt.Errorf("output topic %q has %d partitions, the partitioner chose %d", o.topic, o.partitions, partition)
+	case partition >= 0:
+	case r.Key != nil:
+		partition = record.Partition(r.Key, o.partitions)
+	default:
+		partition = o.keyless()
 	}
-	if partition < 0 {
-		if r.Key != nil {
-			partition = record.Partition(r.Key, n)
-		} else {
-			if o.run++; o.run%keylessRun == 0 {
-				o.next++
-			}
-			partition = (o.next + o.task.cfg.ID.Partition) % n
-		}
+	o.task.wrote = true
+	err := o.task.cfg.Producer.Append(record.TopicPartition{Topic: o.topic, Partition: partition}, r)
+	if err != nil {
+		o.task.fault(err)
 	}
-	return o.task.cfg.Producer.Append(record.TopicPartition{Topic: o.topic, Partition: partition}, r)
+	return err
+}
+
+func (o *output) keyless() int32 {
+	run := o.sent / keylessRun
+	if o.sent++; o.sent < 0 {
+		o.sent = 0
+	}
+	return (run%o.partitions + o.task.cfg.ID.Partition%o.partitions) % o.partitions
 }
 
 // Partitions implements topology.Output.
-func (o *output) Partitions() int32 {
-	if o.n == 0 {
-		n, err := o.task.cfg.Producer.Partitions(o.topic)
-		if err != nil {
-			o.task.outputErr = err
-			return 0
-		}
-		o.n = n
-	}
-	return o.n
-}
+func (o *output) Partitions() int32 { return o.partitions }

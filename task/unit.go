@@ -1,73 +1,80 @@
 package task
 
 import (
-	"strconv"
-	"strings"
-
 	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/record"
-	"github.com/millrace-io/millrace/topology"
 )
 
-// Write is one key of a Unit. A nil Value deletes.
+// Write is one key of a Unit.
 type Write struct {
-	Store      int
+	// Store is the store's index in Config.Stores.
+	Store int
+	// Key and Value are the encoded bytes. A nil Value deletes; an empty one is a value.
 	Key, Value []byte
-	Timestamp  int64
+	// Timestamp is the value's, in milliseconds since the Unix epoch.
+	Timestamp int64
 }
 
-// Unit is what one commit moves together: the writes of an interval, sorted by store and key and each key once, and the
-// positions that they bring the task to. It shares no memory with the task.
+// Unit is what one commit moves together: the writes of an interval, and the positions that they bring the task to. It
+// is not changed once Prepare has returned it, and shares no memory with what the task goes on doing, so it may be
+// applied on another goroutine. With Applied its memory is the task's again.
 type Unit struct {
-	Task   record.TaskID
+	Task record.TaskID
+	// Writes are sorted by store and key, each key once.
 	Writes []Write
 	// Offsets are the positions of all source partitions of the task, unchanged ones too.
 	Offsets broker.Offsets
-	// Changelogs are the numbers of the stores that wrote changelog records.
+	// Changelogs are the stores that wrote changelog records, by their index in Config.Stores.
 	Changelogs []int
-	Position   record.Position
+	// Position is the next offset of each source partition.
+	Position record.Position
 	// WallClock is when the unit was prepared, in milliseconds since the Unix epoch.
 	WallClock int64
-	arena     []byte
+	// arena holds every key and value.
+	arena []byte
 }
 
-// grow makes room for copies of cells, so that copying does not move what is there already.
-func (u *Unit) grow(cells []*topology.Cell) {
-	n := 0
-	for _, c := range cells {
-		n += len(c.Key) + len(c.Value)
+// grow makes room for cells, so that no later copy moves the earlier ones.
+func (u *Unit) grow(overlays []*overlay) {
+	cells, bytes := 0, 0
+	for _, o := range overlays {
+		cells += len(o.dirty)
+		for _, c := range o.dirty {
+			bytes += len(c.Key) + len(c.Value)
+		}
 	}
-	u.arena = make([]byte, 0, n)
-	if u.Writes == nil {
-		u.Writes = make([]Write, 0, len(cells))
+	if cells > cap(u.Writes) {
+		u.Writes = make([]Write, 0, cells+cells/8)
+	}
+	if bytes > cap(u.arena) {
+		u.arena = make([]byte, 0, bytes+bytes/8)
 	}
 }
 
-func (u *Unit) copy(b []byte) []byte {
+// add copies a cell.
+func (u *Unit) add(store int, c *cell) {
 	at := len(u.arena)
-	u.arena = append(u.arena, b...)
-	return u.arena[at:len(u.arena):len(u.arena)]
+	u.arena = append(u.arena, c.Key...)
+	mid := len(u.arena)
+	u.arena = append(u.arena, c.Value...)
+	end := len(u.arena)
+	w := Write{Store: store, Key: u.arena[at:mid:mid], Timestamp: c.Timestamp}
+	switch {
+	case mid < end:
+		w.Value = u.arena[mid:end:end]
+	case c.Present:
+		w.Value = empty
+	}
+	u.Writes = append(u.Writes, w)
 }
 
-// The metadata of a committed offset is four fields with a bar between them: format version 1, partition time in
-// milliseconds, transactional id, transaction number. The last two are empty at least once; a transaction that is resolved
-// later is told by them.
-const metadataVersion = "1"
+// empty is the value of length zero, which is not the absent one.
+var empty = []byte{}
 
-// Metadata writes the metadata of a committed offset.
-func Metadata(partitionTime int64) string {
-	return metadataVersion + "|" + strconv.FormatInt(partitionTime, 10) + "||"
-}
-
-// PartitionTime reads the partition time from an offset's metadata; -1 if the metadata is not ours.
-func PartitionTime(metadata string) int64 {
-	f := strings.Split(metadata, "|")
-	if len(f) < 4 || f[0] != metadataVersion {
-		return -1
-	}
-	t, err := strconv.ParseInt(f[1], 10, 64)
-	if err != nil {
-		return -1
-	}
-	return t
+// recycle gives the memory of a unit that is done to the next one.
+func (u *Unit) recycle() *Unit {
+	clear(u.Writes)
+	next := &Unit{Writes: u.Writes[:0], arena: u.arena[:0]}
+	u.Writes, u.arena = nil, nil
+	return next
 }
