@@ -41,6 +41,7 @@ type feed struct {
 	part   []byte
 	order  [4]byte
 	stored [4]record.Header
+	raw    record.Raw
 }
 
 // run feeds what is not in the log yet and waits until all of it is there.
@@ -127,7 +128,8 @@ func (f *feed) record(file []byte, p text.Piece, timestamp int64) *record.Raw {
 		f.part = strconv.AppendInt(f.part[:0], int64(p.Part), 10)
 		headers = append(headers, record.Header{Key: headerPart, Value: f.part})
 	}
-	return &record.Raw{Value: p.Text, Timestamp: timestamp, Headers: headers}
+	f.raw = record.Raw{Value: p.Text, Timestamp: timestamp, Headers: headers}
+	return &f.raw
 }
 
 // moved reports progress now and then.

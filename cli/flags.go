@@ -61,7 +61,7 @@ func parse(app App, p Process) (*command, error) {
 	done := false
 	parser, err := kong.New(&g,
 		kong.Name("millrace"), kong.Description("Stream processing on Apache Kafka, with stores that can be asked."),
-		kong.Writers(p.Out, p.Err), kong.Exit(func(int) { done = true }), kong.UsageOnError(),
+		kong.Writers(p.Out, p.Err), kong.Exit(func(int) { done = true }),
 		kong.Resolvers(&layers{environ: p.Environ}))
 	if err != nil {
 		return nil, fmt.Errorf("the command line's own grammar is wrong: %w", err)
