@@ -1,22 +1,39 @@
 package actors
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// NewSystem returns an actor system that logs through l and nowhere else. One costs a few megabytes: share it.
+// NewSystem returns an actor system that logs its warnings and errors through l, and nothing elsewhere. One costs a few
+// megabytes: share it.
 func NewSystem(l *slog.Logger) *actor.ActorSystem {
-	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
-		return slog.New(levelled{l.Handler()})
-	}))
+	return actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(levelled{l.Handler()}) }),
+		// Each first dead letter of an interval starts a goroutine that lives as long; levelled drops the lines anyway.
+		actor.WithDeadLetterThrottleInterval(time.Millisecond))
 }
 
 // levelled lets the library's warnings and errors through; its information is about every dead letter.
 type levelled struct{ slog.Handler }
+
+// Enabled implements slog.Handler.
+func (h levelled) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && h.Handler.Enabled(ctx, level)
+}
+
+// WithAttrs and WithGroup keep the level: the embedded handler's would return a handler without it.
+func (h levelled) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return levelled{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h levelled) WithGroup(name string) slog.Handler { return levelled{h.Handler.WithGroup(name)} }
 
 // Panic is what an actor, or a goroutine of one, panicked with.
 type Panic struct {

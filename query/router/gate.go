@@ -15,193 +15,286 @@ import (
 type lease struct {
 	state  query.Lease
 	thread string
-	// epoch counts the leases of this gate; it is what a View is bound to.
+	// epoch counts the leases of this gate, over all incarnations and nodes; it is what a View is bound to.
 	epoch    uint64
 	target   *actor.PID
 	progress *lifecycle.Progress
 	err      error
 }
 
-// gate is the process at a store partition's address.
+// pending is one question that was forwarded.
+type pending struct {
+	sender   *actor.PID
+	epoch    uint64
+	deadline time.Time
+}
+
+// gate is the process at a store partition's address. It lives as long as the actor system: a PID keeps a pointer to the
+// process that it has reached once, so a gate that were replaced by another would go on to be asked.
 //
-// The mutex protects the lease and the outstanding questions together: a question is either forwarded and outstanding
-// before a lease ends, and then failed with it, or it comes after and is answered by the new state. A mailbox would let
-// questions that wait in it outlive the lease.
+// The mutex protects the fields below it: a question is either forwarded and outstanding before a lease ends, and then
+// failed with it, or it comes after and is answered by the new state. An actor's mailbox would let questions that wait in
+// it outlive the lease. It is always taken after the router's, so that what both say is of one moment, and nothing is
+// sent while it is held: a send may run the receiver's code.
 type gate struct {
-	router      *Router
-	at          address
-	pid         *actor.PID
+	directory *directory
+	at        address
+	pid       *actor.PID
+
 	mu          sync.Mutex
 	lease       lease
-	outstanding map[*pending]struct{}
+	outstanding map[uint32]pending
+	last        uint32
+	// alarm goes off at the earliest deadline of what is outstanding; armed is when, zero if it is not set.
+	alarm *time.Timer
+	armed time.Time
 }
 
 var _ actor.Process = (*gate)(nil)
 
-// SendSystemMessage implements actor.Process. A watcher is told nothing: a gate does not end.
-func (g *gate) SendSystemMessage(*actor.PID, any) {}
+// SendSystemMessage implements actor.Process. The end of the store actor that the gate forwards to ends the lease, if
+// nothing else has: whatever was in its mailbox then is lost, and the library does not say so.
+func (g *gate) SendSystemMessage(_ *actor.PID, message any) {
+	m, ok := message.(*actor.Terminated)
+	if !ok {
+		return
+	}
+	g.publish(g.directory.current.Load(), func(l *lease) {
+		if l.state == query.LeaseServing && l.target.Equal(m.Who) {
+			l.state, l.err = query.LeaseFailed, query.ErrStateStoreClosed
+		}
+	})
+}
 
 // Stop implements actor.Process. A gate does not end.
 func (g *gate) Stop(*actor.PID) {}
 
-// SendUserMessage implements actor.Process: it answers or forwards, on the sender's goroutine.
-func (g *gate) SendUserMessage(_ *actor.PID, message any) {
+// SendUserMessage implements actor.Process: it answers or forwards a question on the asker's goroutine, and passes on an
+// answer on the store actor's. A question that is forwarded has the gate as its sender, with a RequestId of its own: so
+// an answer needs no process, and one that comes late finds nothing to belong to.
+func (g *gate) SendUserMessage(to *actor.PID, message any) {
 	_, m, sender := actor.UnwrapEnvelope(message)
-	if sender == nil {
-		return // nobody waits for an answer
-	}
 	q, ok := m.(query.Question)
-	if !ok {
-		g.reply(sender, query.ToReply(query.Invalid(g.at.store, g.at.partition, "the message is not a question of querypb")))
+	switch {
+	case ok && sender == nil:
+		g.directory.dropped.Add(1) // nobody waits for an answer
+	case ok:
+		g.ask(q, sender)
+	case to.GetRequestId() != 0:
+		g.answered(to.GetRequestId(), m)
+	case sender != nil:
+		g.fail(sender, query.Invalid(g.at.store, g.at.partition, "the message is not a question of querypb"))
+	}
+}
+
+func (g *gate) ask(q query.Question, sender *actor.PID) {
+	r := g.directory.current.Load()
+	id, target, f := g.admit(r, q, sender)
+	if f != nil {
+		g.fail(sender, f)
 		return
 	}
-	situation := g.situation(q.GetAbout())
+	r.system.Root.RequestWithCustomSender(target, q, &actor.PID{Address: g.pid.Address, Id: g.pid.Id, RequestId: id})
+}
+
+// admit decides, and makes the question outstanding if the store may answer it.
+func (g *gate) admit(r *Router, q query.Question, sender *actor.PID) (id uint32, target *actor.PID, f *query.Failure) {
+	now := time.Now()
+	r.mu.RLock()
+	defer r.mu.RUnlock()
 	g.mu.Lock()
-	g.complete(&situation)
-	kind, serve := query.Decide(situation)
+	defer g.mu.Unlock()
+	s := g.situation(r)
+	detail := g.asked(r, &s, q, now)
+	kind, serve := query.Decide(s)
 	if !serve {
-		f := g.failure(kind, &situation)
-		g.mu.Unlock()
-		g.reply(sender, query.ToReply(f))
-		return
+		f = g.failure(r, kind, &s)
+		if s.Mistake == kind {
+			f.Detail = detail
+		}
+		return 0, nil, f
 	}
-	p := &pending{gate: g, sender: sender, epoch: g.lease.epoch}
-	g.outstanding[p] = struct{}{}
-	target := g.lease.target
-	p.pid, _ = g.router.system.ProcessRegistry.Add(p, "answer-"+g.router.system.ProcessRegistry.NextId())
-	g.mu.Unlock()
-	g.router.system.Root.RequestWithCustomSender(target, m, p.pid)
+	deadline := now.Add(r.opts.Wait)
+	if d, ok := query.Deadline(q); ok && d.Before(deadline) {
+		deadline = d
+	}
+	for g.last++; g.last == 0 || g.taken(g.last); g.last++ {
+	}
+	g.outstanding[g.last] = pending{sender, g.lease.epoch, deadline}
+	g.watchClock(now, deadline)
+	return g.last, g.lease.target, nil
 }
 
-func (g *gate) reply(to *actor.PID, r *querypb.Reply) {
-	r.Store, r.Partition = g.at.store, g.at.partition
-	g.router.system.Root.Send(to, r)
-}
+func (g *gate) taken(id uint32) bool { _, ok := g.outstanding[id]; return ok }
 
-// situation is what the router knows; complete adds what the gate knows. The router's lock is never taken inside the gate's.
-func (g *gate) situation(about *querypb.About) query.Situation {
-	r := g.router
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	info, declared := r.stores[g.at.store]
-	s := query.Situation{
-		Node: r.node, Declared: declared, Partitions: r.partitions[g.at.store], Partition: g.at.partition,
-		Epoch: about.GetEpoch(), Held: about.GetHeld() || about.GetEpoch() != 0, RequireRunning: about.GetRequireRunning(),
-	}
-	if mismatch(about.GetKind(), info.Kind) || mismatch(about.GetKeyCodec(), info.KeyCodec) || mismatch(about.GetValueCodec(), info.ValueCodec) {
-		s.Mistake = query.StateStoreTypeMismatch
-	}
+// situation is what is published, as of now, before any question. Both locks are held.
+func (g *gate) situation(r *Router) query.Situation {
+	_, declared := r.stores[g.at.store]
 	owner := r.owners[g.at.store][g.at.partition]
-	s.OwnerElsewhere = owner != "" && owner != r.opts.Endpoint
-	if ms := about.GetDeadlineMs(); ms > 0 {
-		s.Late = time.Now().UnixMilli() > ms
-	}
-	return s
-}
-
-func mismatch(asked, has string) bool { return asked != "" && asked != has }
-
-func (g *gate) complete(s *query.Situation) {
-	s.Lease, s.LeaseEpoch = g.lease.state, g.lease.epoch
-	s.Full = len(g.outstanding) >= g.router.opts.Outstanding
-	if g.lease.thread != "" {
-		t, ok := g.router.thread(g.lease.thread)
-		s.Thread, s.HasThread = t.State, ok
+	thread, has := r.threads[g.lease.thread]
+	return query.Situation{
+		Node: r.node, Declared: declared, Partitions: r.partitions[g.at.store], Partition: g.at.partition,
+		Thread: thread.State, HasThread: has, Lease: g.lease.state, LeaseEpoch: g.lease.epoch,
+		OwnerElsewhere: owner != "" && owner != r.opts.Endpoint,
 	}
 }
 
-// thread reads without the router's lock order in mind: threads are published under a lock of their own.
-func (r *Router) thread(name string) (lifecycle.ThreadStatus, bool) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	t, ok := r.threads[name]
-	return t, ok
+// asked adds what the question says; detail is what is wrong with it.
+func (g *gate) asked(r *Router, s *query.Situation, q query.Question, now time.Time) (detail string) {
+	about := q.GetAbout()
+	s.Epoch, s.Held, s.RequireRunning = about.GetEpoch(), about.GetHeld() || about.GetEpoch() != 0, about.GetRequireRunning()
+	s.Full = len(g.outstanding) >= r.opts.Outstanding
+	if d, ok := query.Deadline(q); ok {
+		s.Late = now.After(d)
+	}
+	if (about.GetStore() != "" && about.GetStore() != g.at.store) || (about != nil && about.Partition != nil && *about.Partition != g.at.partition) {
+		s.Mistake = query.InvalidQuery
+		return "it names another store partition than the one whose address it was sent to"
+	}
+	info := r.stores[g.at.store]
+	for _, c := range [...]struct{ what, asked, has string }{
+		{"kind", about.GetKind(), info.Kind}, {"key codec", about.GetKeyCodec(), info.KeyCodec}, {"value codec", about.GetValueCodec(), info.ValueCodec},
+	} {
+		if c.asked != "" && c.asked != c.has {
+			s.Mistake = query.StateStoreTypeMismatch
+			return "its " + c.what + " is " + c.has + ", and the question's is " + c.asked
+		}
+	}
+	return ""
 }
 
-// failure fills in what was published.
-func (g *gate) failure(kind query.Kind, s *query.Situation) *query.Failure {
+// failure fills in what was published. Both locks are held.
+func (g *gate) failure(r *Router, kind query.Kind, s *query.Situation) *query.Failure {
 	f := query.New(kind, g.at.store, g.at.partition)
 	f.NodeState, f.Epoch, f.Progress, f.Cause = s.Node.String(), g.lease.epoch, g.lease.progress, s.Wraps(kind)
 	if s.HasThread {
 		f.ThreadState = s.Thread.String()
+		if retry := r.threads[g.lease.thread].Retry; kind == query.StreamThreadRebalancing && !retry.IsZero() {
+			f.RetryAfter = max(f.RetryAfter, time.Until(retry))
+		}
 	}
-	if g.lease.err != nil && kind == query.StoreFailure {
+	if kind == query.StoreFailure || kind == query.StreamThreadRebalancing {
 		f.Cause = g.lease.err
 	}
-	g.router.mu.RLock()
 	if s.OwnerElsewhere {
-		f.Owner = g.router.owners[g.at.store][g.at.partition]
+		f.Owner = r.owners[g.at.store][g.at.partition]
 	}
-	g.router.mu.RUnlock()
 	return f
 }
 
-// publish changes the lease and fails what was outstanding under the one before, if that has ended.
-func (g *gate) publish(change func(*lease)) {
+// publish changes the lease, unless r is not the current router any more, and fails what was outstanding under the lease
+// before, if that has ended.
+func (g *gate) publish(r *Router, change func(*lease)) {
+	r.mu.RLock()
 	g.mu.Lock()
-	before := g.lease
-	change(&g.lease)
-	ended := before.state == query.LeaseServing && (g.lease.state != query.LeaseServing || g.lease.epoch != before.epoch)
+	var waiting []pending
+	var f *query.Failure
+	if g.directory.current.Load() == r {
+		before := g.lease
+		change(&g.lease)
+		if before.state == query.LeaseServing && (g.lease.state != query.LeaseServing || g.lease.epoch != before.epoch) {
+			waiting, f = g.end(r)
+		}
+	}
 	g.mu.Unlock()
-	if ended {
-		g.failOutstanding()
+	r.mu.RUnlock()
+	g.failAll(waiting, f)
+}
+
+// failOutstanding fails every question that was forwarded and not answered, by the state of now.
+func (g *gate) failOutstanding(r *Router) {
+	r.mu.RLock()
+	g.mu.Lock()
+	waiting, f := g.end(r)
+	g.mu.Unlock()
+	r.mu.RUnlock()
+	g.failAll(waiting, f)
+}
+
+// end takes what is outstanding and says how it fails. Both locks are held.
+func (g *gate) end(r *Router) (waiting []pending, f *query.Failure) {
+	for _, p := range g.outstanding {
+		waiting = append(waiting, p)
+	}
+	clear(g.outstanding)
+	s := g.situation(r)
+	s.Held = true
+	kind, serve := query.Decide(s)
+	if serve { // it is served again already, under another lease
+		kind = query.StateStoreMigrated
+	}
+	return waiting, g.failure(r, kind, &s)
+}
+
+func (g *gate) failAll(waiting []pending, f *query.Failure) {
+	for _, p := range waiting {
+		g.fail(p.sender, f)
 	}
 }
 
-// failOutstanding answers every question that was forwarded and not answered, by the state of now.
-func (g *gate) failOutstanding() {
-	situation := g.situation(nil)
-	situation.Held = true
-	g.mu.Lock()
-	g.complete(&situation)
-	situation.Full = false
-	waiting := g.outstanding
-	g.outstanding = map[*pending]struct{}{}
-	kind, serve := query.Decide(situation)
-	if serve || kind == 0 {
-		kind = query.StateStoreMigrated // served again already, under another lease
-	}
-	f := g.failure(kind, &situation)
-	g.mu.Unlock()
-	for p := range waiting {
-		g.router.system.ProcessRegistry.Remove(p.pid)
-		g.reply(p.sender, query.ToReply(f))
-	}
+func (g *gate) fail(to *actor.PID, f *query.Failure) { g.reply(to, query.ToReply(f)) }
+
+func (g *gate) reply(to *actor.PID, r *querypb.Reply) {
+	r.Store, r.Partition = g.at.store, g.at.partition
+	g.directory.system.Root.Send(to, r)
 }
 
-// pending is one forwarded question: the process that takes the store actor's answer and passes it on.
-type pending struct {
-	gate   *gate
-	pid    *actor.PID
-	sender *actor.PID
-	epoch  uint64
-}
-
-// SendUserMessage implements actor.Process. Only the first of answer and end of lease counts.
-func (p *pending) SendUserMessage(_ *actor.PID, message any) {
-	_, m, _ := actor.UnwrapEnvelope(message)
-	g := p.gate
+// answered passes an answer of the store actor on. Only the first of answer, end of the lease and deadline counts.
+func (g *gate) answered(id uint32, message any) {
 	g.mu.Lock()
-	_, waiting := g.outstanding[p]
-	delete(g.outstanding, p)
+	p, waiting := g.outstanding[id]
+	delete(g.outstanding, id)
 	g.mu.Unlock()
-	g.router.system.ProcessRegistry.Remove(p.pid)
 	if !waiting {
 		return
 	}
-	reply, ok := m.(*querypb.Reply)
-	if !ok { // a dead letter: the store actor has stopped and its lease was not ended yet
+	reply, ok := message.(*querypb.Reply)
+	if !ok { // a dead letter: the store actor has stopped, and the message that says so is on its way
 		f := query.New(query.StreamThreadRebalancing, g.at.store, g.at.partition)
 		f.Cause = query.ErrStateStoreClosed
-		g.reply(p.sender, query.ToReply(f))
+		g.fail(p.sender, f)
 		return
+	}
+	if f := reply.GetFailure(); f != nil {
+		f.Epoch = p.epoch
 	}
 	reply.Epoch = p.epoch
 	g.reply(p.sender, reply)
 }
 
-// SendSystemMessage implements actor.Process.
-func (p *pending) SendSystemMessage(*actor.PID, any) {}
+// watchClock sets the alarm to the deadline, if it is not set to an earlier one. The mutex is held. One timer for a gate
+// is enough, because nearly every question is answered long before it goes off.
+func (g *gate) watchClock(now, deadline time.Time) {
+	if !g.armed.IsZero() && !deadline.Before(g.armed) {
+		return
+	}
+	g.armed = deadline
+	// The millisecond makes the alarm find its question overdue, whatever the two clocks' grain is.
+	if wait := deadline.Sub(now) + time.Millisecond; g.alarm == nil {
+		g.alarm = time.AfterFunc(wait, g.expire)
+	} else {
+		g.alarm.Reset(wait)
+	}
+}
 
-// Stop implements actor.Process.
-func (p *pending) Stop(*actor.PID) {}
+// expire answers the questions whose deadline has passed.
+func (g *gate) expire() {
+	var late []pending
+	g.mu.Lock()
+	now, next := time.Now(), time.Time{}
+	for id, p := range g.outstanding {
+		switch {
+		case !p.deadline.After(now):
+			late = append(late, p)
+			delete(g.outstanding, id)
+		case next.IsZero() || p.deadline.Before(next):
+			next = p.deadline
+		}
+	}
+	g.armed = time.Time{}
+	if !next.IsZero() {
+		g.watchClock(now, next)
+	}
+	g.mu.Unlock()
+	g.failAll(late, query.New(query.DeadlineExceeded, g.at.store, g.at.partition))
+}

@@ -3,8 +3,8 @@ package router
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -20,20 +20,22 @@ type Options struct {
 	Endpoint string
 	// Outstanding is how many questions may wait at one gate [10,000]; more are answered with Overloaded.
 	Outstanding int
+	// Wait is how long a question may wait at a gate if it names no earlier deadline [10 s].
+	Wait time.Duration
 }
 
 // StoreInfo is a store of the topology.
 type StoreInfo struct{ Name, Kind, KeyCodec, ValueCodec string }
 
-// Router keeps what was published and the gates.
+// Router keeps what one node has published, and publishes it to the gates.
 //
-// The mutex protects all fields but the gates' own. Threads publish from their goroutines and rely on the publication being
-// visible when the call returns, and questions are answered on their senders' goroutines: an actor in between would make
-// both asynchronous.
+// The mutex protects the fields below it. Threads publish from their goroutines and rely on the publication being visible
+// when the call returns, and questions are answered on their senders' goroutines: an actor in between would make both
+// asynchronous.
 type Router struct {
-	system *actor.ActorSystem
-	app    string
-	opts   Options
+	system    *actor.ActorSystem
+	directory *directory
+	opts      Options
 
 	mu         sync.RWMutex
 	node       lifecycle.Node
@@ -41,7 +43,6 @@ type Router struct {
 	stores     map[string]StoreInfo
 	partitions map[string]int32
 	owners     map[string]map[int32]string
-	gates      map[address]*gate
 }
 
 type address struct {
@@ -49,13 +50,21 @@ type address struct {
 	partition int32
 }
 
-// New returns the router of an application on a system.
+// New returns the router of an application on a system. It takes over the gates of an earlier router of the same
+// application on the same system: questions to their PIDs are answered by the new one from now on, those that wait fail
+// by its state, and what the earlier one publishes is ignored.
 func New(system *actor.ActorSystem, app string, opts Options) *Router {
 	if opts.Outstanding <= 0 {
 		opts.Outstanding = 10_000
 	}
-	return &Router{system: system, app: app, opts: opts, threads: map[string]lifecycle.ThreadStatus{}, stores: map[string]StoreInfo{},
-		partitions: map[string]int32{}, owners: map[string]map[int32]string{}, gates: map[address]*gate{}}
+	if opts.Wait <= 0 {
+		opts.Wait = 10 * time.Second
+	}
+	r := &Router{system: system, opts: opts, threads: map[string]lifecycle.ThreadStatus{}, stores: map[string]StoreInfo{},
+		partitions: map[string]int32{}, owners: map[string]map[int32]string{}}
+	r.directory = directoryOf(system, app)
+	r.directory.takeOver(r)
+	return r
 }
 
 // Declare names the topology's stores.
@@ -75,47 +84,31 @@ func (r *Router) SetPartitions(store string, n int32) {
 }
 
 // PID is the gate of a store partition, made when it is first asked for. There is one for names and partitions that do not
-// exist too: it says so.
-func (r *Router) PID(store string, partition int32) *actor.PID { return r.gate(store, partition).pid }
-
-func (r *Router) gate(store string, partition int32) *gate {
-	at := address{store, partition}
-	r.mu.RLock()
-	g := r.gates[at]
-	r.mu.RUnlock()
-	if g != nil {
-		return g
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if g := r.gates[at]; g != nil {
-		return g
-	}
-	g = &gate{router: r, at: at, outstanding: map[*pending]struct{}{}}
-	id := r.app + "/query/" + store + "/" + strconv.Itoa(int(partition))
-	pid, fresh := r.system.ProcessRegistry.Add(g, id)
-	if !fresh { // an earlier node of this application: its address goes on, with this node behind it
-		r.system.ProcessRegistry.Remove(pid)
-		pid, _ = r.system.ProcessRegistry.Add(g, id)
-	}
-	g.pid = pid
-	r.gates[at] = g
-	return g
+// exist too: it says so. It stays when the node stops, and serves the next one.
+func (r *Router) PID(store string, partition int32) *actor.PID {
+	return r.directory.gate(address{store, partition}).pid
 }
 
-// Node publishes the node's state. Once the node has begun to stop, everything outstanding fails.
+// Dropped counts the questions without a sender, which nobody could be answered for.
+func (r *Router) Dropped() int64 { return r.directory.dropped.Load() }
+
+func (r *Router) publish(store string, partition int32, change func(*lease)) {
+	r.directory.gate(address{store, partition}).publish(r, change)
+}
+
+// Node publishes the node's state. What is outstanding fails when its own lease ends; but in an end state no lease ends
+// any more, so everything fails then.
 func (r *Router) Node(s lifecycle.Node) {
 	r.mu.Lock()
 	r.node = s
-	var gates []*gate
-	if s != lifecycle.NodeCreated && s != lifecycle.NodeRebalancing && s != lifecycle.NodeRunning {
-		for _, g := range r.gates {
-			gates = append(gates, g)
-		}
-	}
 	r.mu.Unlock()
-	for _, g := range gates {
-		g.failOutstanding()
+	switch s {
+	case lifecycle.NodeNotRunning, lifecycle.NodePendingError, lifecycle.NodeError:
+		if r.directory.current.Load() == r {
+			for _, g := range r.directory.all() {
+				g.failOutstanding(r)
+			}
+		}
 	}
 }
 
@@ -128,27 +121,33 @@ func (r *Router) Thread(s lifecycle.ThreadStatus) {
 
 // Opening publishes that a store partition is assigned to a thread's incarnation and being opened.
 func (r *Router) Opening(store string, partition int32, thread string, epoch uint64) {
-	r.gate(store, partition).publish(func(l *lease) {
+	r.publish(store, partition, func(l *lease) {
 		*l = lease{state: query.LeaseOpening, thread: thread, epoch: l.epoch + 1}
 	})
 }
 
 // Restoring publishes how far a restore is.
 func (r *Router) Restoring(store string, partition int32, p lifecycle.Progress) {
-	r.gate(store, partition).publish(func(l *lease) {
+	r.publish(store, partition, func(l *lease) {
 		if l.state == query.LeaseOpening || l.state == query.LeaseRestoring {
 			l.state, l.progress = query.LeaseRestoring, &p
 		}
 	})
 }
 
-// Serving publishes that questions go to pid.
+// Serving publishes that questions go to pid. It counts only while the partition is being opened or restored: one that
+// was revoked meanwhile stays revoked. The gate watches pid, and fails what is outstanding if it ends.
 func (r *Router) Serving(store string, partition int32, pid *actor.PID, _ uint64) {
-	r.gate(store, partition).publish(func(l *lease) {
+	serving := false
+	r.publish(store, partition, func(l *lease) {
 		if l.state == query.LeaseOpening || l.state == query.LeaseRestoring {
-			l.state, l.target, l.progress = query.LeaseServing, pid, nil
+			l.state, l.target, l.progress, serving = query.LeaseServing, pid, nil, true
 		}
 	})
+	if serving {
+		process, _ := r.system.ProcessRegistry.Get(pid)
+		process.SendSystemMessage(pid, &actor.Watch{Watcher: r.PID(store, partition)})
+	}
 }
 
 // Revoked publishes that the lease has ended: what is outstanding fails at once. to is the new owner's endpoint, if known.
@@ -158,21 +157,21 @@ func (r *Router) Revoked(store string, partition int32, to string) {
 		r.setOwner(store, partition, to)
 		r.mu.Unlock()
 	}
-	r.gate(store, partition).publish(func(l *lease) {
+	r.publish(store, partition, func(l *lease) {
 		*l = lease{state: query.LeaseRevoked, thread: l.thread, epoch: l.epoch}
 	})
 }
 
 // Replaying publishes that a store that was served catches up with its changelog before it answers again.
 func (r *Router) Replaying(store string, partition int32) {
-	r.gate(store, partition).publish(func(l *lease) {
+	r.publish(store, partition, func(l *lease) {
 		*l = lease{state: query.LeaseRestoring, thread: l.thread, epoch: l.epoch + 1}
 	})
 }
 
 // Failed publishes that a store's engine has failed.
 func (r *Router) Failed(store string, partition int32, err error) {
-	r.gate(store, partition).publish(func(l *lease) {
+	r.publish(store, partition, func(l *lease) {
 		l.state, l.target, l.err = query.LeaseFailed, nil, err
 	})
 }

@@ -1,0 +1,96 @@
+package router
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/millrace-io/millrace/query"
+)
+
+// directory is the gates of one application on one actor system. It is registered there as a process, so that a later
+// router finds it: the system is the only thing that two nodes of one process share.
+//
+// The mutex protects the gates, which any goroutine may ask for.
+type directory struct {
+	system  *actor.ActorSystem
+	app     string
+	current atomic.Pointer[Router]
+	dropped atomic.Int64
+
+	mu    sync.Mutex
+	gates map[address]*gate
+}
+
+var _ actor.Process = (*directory)(nil)
+
+// SendUserMessage implements actor.Process. Nobody has its PID.
+func (d *directory) SendUserMessage(*actor.PID, any) {}
+
+// SendSystemMessage implements actor.Process.
+func (d *directory) SendSystemMessage(*actor.PID, any) {}
+
+// Stop implements actor.Process.
+func (d *directory) Stop(*actor.PID) {}
+
+// directoryOf finds the application's directory or makes it.
+func directoryOf(system *actor.ActorSystem, app string) *directory {
+	d := &directory{system: system, app: app, gates: map[address]*gate{}}
+	id := app + "/query"
+	pid, fresh := system.ProcessRegistry.Add(d, id)
+	if fresh {
+		return d
+	}
+	there, _ := system.ProcessRegistry.GetLocal(id)
+	if old, ok := there.(*directory); ok {
+		return old
+	}
+	replace(system, pid, d)
+	return d
+}
+
+// replace puts ours in the place of a process of somebody else's that has our name.
+func replace(system *actor.ActorSystem, pid *actor.PID, ours actor.Process) {
+	system.ProcessRegistry.Remove(pid)
+	system.ProcessRegistry.Add(ours, pid.Id)
+}
+
+// takeOver makes r the router that the gates answer from. Leases of the one before end; their epochs go on counting, so
+// that no View of it matches a lease of r.
+func (d *directory) takeOver(r *Router) {
+	before := d.current.Swap(r)
+	if before == nil {
+		return
+	}
+	for _, g := range d.all() {
+		g.publish(r, func(l *lease) { *l = lease{state: query.LeaseNone, epoch: l.epoch} })
+	}
+}
+
+func (d *directory) all() (gates []*gate) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, g := range d.gates {
+		gates = append(gates, g)
+	}
+	return gates
+}
+
+func (d *directory) gate(at address) *gate {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if g := d.gates[at]; g != nil {
+		return g
+	}
+	g := &gate{directory: d, at: at, outstanding: map[uint32]pending{}}
+	// The name goes to a process that is complete, or a question could reach it before it is.
+	id := d.app + "/query/" + at.store + "/" + strconv.Itoa(int(at.partition))
+	g.pid = d.system.NewLocalPID(id)
+	if pid, fresh := d.system.ProcessRegistry.Add(g, id); !fresh {
+		replace(d.system, pid, g)
+	}
+	d.gates[at] = g
+	return g
+}
