@@ -60,5 +60,5 @@ func (c *command) stateDir(appID string) (dir string, remove func() error, err e
 	if err != nil {
 		cache = os.TempDir()
 	}
-	return filepath.Join(cache, "millrace", appID), keep, nil
+	return filepath.Join(cache, "millrace"), keep, nil // the node makes a directory for the application in it
 }

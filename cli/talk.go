@@ -49,6 +49,9 @@ func (t *talk) change(app string, c stateChange) {
 		who = app
 	}
 	switch {
+	case c.thread == "" && c.cause != nil && t.once:
+	case c.thread == "" && c.cause != nil: // the verb ends with the cause as its last sentence
+		t.ln("%s: %s -> %s", who, c.old, c.new)
 	case c.cause != nil:
 		t.warn("%s: %s -> %s: %s", who, c.old, c.new, sentence(c.cause))
 	case !t.once && c.old != c.new:

@@ -40,10 +40,13 @@ func wordCount(app string) (*topology.Topology, error) {
 	return b.Build()
 }
 
-func main() {
-	cli.Main(cli.App{
+// demo is the word count with its text.
+func demo() cli.App {
+	return cli.App{
 		Name:     "word-count",
 		Topology: wordCount,
 		Demo:     &cli.Demo{Lines: linesTopic, Counts: counts, Text: demoText, Key: "water"},
-	})
+	}
 }
+
+func main() { cli.Main(demo()) }
