@@ -1,0 +1,541 @@
+package task_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/record"
+	"github.com/millrace-io/millrace/task"
+	"github.com/millrace-io/millrace/task/tasktest"
+	"github.com/millrace-io/millrace/topology"
+)
+
+func TestLowestTimestampFirst(t *testing.T) {
+	s := &script{}
+	state, out := newPorts()
+	cfg := config(s, state, out)
+	cfg.Sources = []record.TopicPartition{tp("b", 2), tp("a", 2), tp("c", 2)}
+	k := start(t, cfg)
+	var got []string
+	s.process = func(topic string, r *record.Raw) error {
+		source, offset, ok := s.host.Current()
+		if source.Topic != topic || offset != r.Offset || !ok {
+			t.Errorf("current %v %d %v in %s %d", source, offset, ok, topic, r.Offset)
+		}
+		got = append(got, topic)
+		return nil
+	}
+	k.Add(batch(tp("a", 2), 0, 1, 4))
+	k.Add(batch(tp("a", 2), 2, 9))
+	k.Add(batch(tp("b", 2), 0, 1, 2, 9))
+	k.Add(batch(tp("c", 2), 0, 0, 7, 3)) // 3 comes late: it is behind 7
+	n, err := k.Process(now, 100)
+	if diff := cmp.Diff([]string{"c", "b", "a", "b", "a", "c", "c", "b", "a"}, got); diff != "" || n != 9 || err != nil {
+		t.Fatal(n, err, diff)
+	}
+	if s.host.StreamTime() != 9 {
+		t.Errorf("stream time %d", s.host.StreamTime())
+	}
+	if _, _, ok := s.host.Current(); ok {
+		t.Error("there is a current record outside of Process")
+	}
+}
+
+// KIP-695: when may records be taken up although a partition has none? p0 has a record, p1 has what the row says.
+func TestReady(t *testing.T) {
+	empty := func(next, highWatermark, lastStable int64) broker.Batch {
+		return broker.Batch{Source: tp("in", 1), From: 0, Next: next, HighWatermark: highWatermark, LastStable: lastStable}
+	}
+	for name, row := range map[string]struct {
+		idle   time.Duration
+		second []broker.Batch
+		ready  bool
+		// next is when to ask again, in milliseconds after now; -1 for never.
+		next int64
+	}{
+		"data":                              {second: []broker.Batch{batch(tp("in", 1), 0, 5)}, ready: true, next: -1},
+		"data, idle":                        {idle: time.Second, second: []broker.Batch{batch(tp("in", 1), 0, 5)}, ready: true, next: -1},
+		"nothing known":                     {next: -1},
+		"nothing known, idle":               {idle: time.Second, next: -1},
+		"nothing known, no waiting":         {idle: -1, ready: true, next: -1},
+		"caught up":                         {second: []broker.Batch{empty(0, 0, 0)}, ready: true, next: -1},
+		"caught up behind a marker":         {second: []broker.Batch{empty(3, 3, 3)}, ready: true, next: -1},
+		"caught up, idle":                   {idle: time.Second, second: []broker.Batch{empty(0, 0, 0)}, next: 1000},
+		"caught up, no waiting":             {idle: -1, second: []broker.Batch{empty(0, 0, 0)}, ready: true, next: -1},
+		"behind":                            {second: []broker.Batch{empty(0, 2, 2)}, next: -1},
+		"behind, idle":                      {idle: time.Second, second: []broker.Batch{empty(0, 2, 2)}, next: -1},
+		"behind, no waiting":                {idle: -1, second: []broker.Batch{empty(0, 2, 2)}, ready: true, next: -1},
+		"open transaction":                  {second: []broker.Batch{empty(1, 4, 1)}, ready: true, next: -1},
+		"open transaction, before it":       {second: []broker.Batch{empty(0, 4, 1)}, next: -1},
+		"open transaction, reading over it": {second: []broker.Batch{empty(3, 4, 1)}, next: -1},
+		"no last stable offset":             {second: []broker.Batch{empty(0, 4, -1)}, next: -1},
+		"behind, then caught up":            {second: []broker.Batch{empty(0, 2, 2), {Source: tp("in", 1), Next: 2, HighWatermark: 2, LastStable: 2}}, ready: true, next: -1},
+		"caught up, then behind":            {second: []broker.Batch{empty(0, 0, 0), empty(0, 1, 1)}, next: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &script{}
+			state, out := newPorts()
+			cfg := config(s, state, out)
+			cfg.Sources, cfg.MaxIdle = []record.TopicPartition{tp("in", 0), tp("in", 1)}, row.idle
+			k := start(t, cfg)
+			k.Add(batch(tp("in", 0), 0, 5))
+			for _, b := range row.second {
+				if !k.Add(b) {
+					t.Fatal("refused", b)
+				}
+			}
+			ready, next := k.Ready(now)
+			if ready != row.ready || next.IsZero() != (row.next < 0) || row.next >= 0 && !next.Equal(now.Add(time.Duration(row.next)*time.Millisecond)) {
+				t.Errorf("ready %v, next %v", ready, next)
+			}
+			if n, err := k.Process(now, 1); (n == 1) != row.ready || err != nil {
+				t.Errorf("Process %d %v", n, err)
+			}
+		})
+	}
+}
+
+// The idle time of a partition ends with its next record and begins anew.
+func TestIdleTimeStartsAnew(t *testing.T) {
+	s := &script{}
+	state, out := newPorts()
+	cfg := config(s, state, out)
+	cfg.Sources, cfg.MaxIdle = []record.TopicPartition{tp("in", 0), tp("in", 1)}, time.Second
+	k := start(t, cfg)
+	ask := func(after time.Duration, want bool, wantNext time.Duration) {
+		t.Helper()
+		ready, next := k.Ready(now.Add(after))
+		if ready != want || (wantNext == 0) != next.IsZero() || wantNext > 0 && !next.Equal(now.Add(wantNext)) {
+			t.Errorf("after %v: ready %v, next %v", after, ready, next.Sub(now))
+		}
+	}
+	k.Add(batch(tp("in", 0), 0, 1, 2, 3))
+	k.Add(broker.Batch{Source: tp("in", 1), LastStable: -1})
+	ask(0, false, time.Second)
+	ask(999*time.Millisecond, false, time.Second)
+	ask(time.Second, true, 0)
+	k.Add(batch(tp("in", 1), 0, 1))
+	ask(time.Second, true, 0)
+	if n, err := k.Process(now.Add(time.Second), 10); n != 2 || err != nil { // 1 of each, then in-1 is empty again
+		t.Fatal(n, err)
+	}
+	ask(1500*time.Millisecond, false, 2*time.Second)
+	ask(2*time.Second, true, 0)
+}
+
+// Partition time rides with the offsets: stream time is back after a restart, and after a rewind it is that of the commit.
+func TestStreamTimeComesBack(t *testing.T) {
+	s := &script{}
+	state, out := newPorts()
+	k := newTask(t, config(s, state, out))
+	k.Restoring()
+	if err := k.Start(broker.Offsets{tp("in", 0): {At: 5, Metadata: task.Metadata{PartitionTime: 70}.String()}}); err != nil {
+		t.Fatal(err)
+	}
+	if s.host.StreamTime() != 70 {
+		t.Fatalf("stream time %d", s.host.StreamTime())
+	}
+	k.Add(batch(tp("in", 0), 5, 60, 80))
+	if _, err := k.Process(now, 1); err != nil || s.host.StreamTime() != 70 {
+		t.Fatalf("a late record: stream time %d, %v", s.host.StreamTime(), err)
+	}
+	u := commit(t, k, state)
+	if _, err := k.Process(now, 1); err != nil || s.host.StreamTime() != 80 {
+		t.Fatalf("stream time %d, %v", s.host.StreamTime(), err)
+	}
+	at := k.Rewind()
+	if diff := cmp.Diff(u.Offsets, at); diff != "" {
+		t.Fatal(diff)
+	}
+	if err := k.Start(at); err != nil || s.host.StreamTime() != 70 {
+		t.Fatalf("after the rewind: stream time %d, %v", s.host.StreamTime(), err)
+	}
+}
+
+func TestMetadataRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := task.Metadata{PartitionTime: rapid.Int64().Draw(t, "time"), TransactionalID: rapid.String().Draw(t, "id"), Transaction: rapid.Uint64().Draw(t, "n")}
+		if got, ok := task.ParseMetadata(m.String()); !ok || got != m {
+			t.Fatalf("%q: %+v %v", m, got, ok)
+		}
+	})
+	for _, foreign := range []string{"", "1", "AQAAAYvN5WgA", "2|5|0|", "1|x|0|", "1|5|-1|", "1|5|0", "somebody's | note | with | bars"} {
+		if got, ok := task.ParseMetadata(foreign); ok || got.PartitionTime != -1 {
+			t.Errorf("%q: %+v %v", foreign, got, ok)
+		}
+	}
+}
+
+func TestOutputChoosesPartitions(t *testing.T) {
+	s := &script{}
+	state, out := newPorts()
+	k := start(t, config(s, state, out))
+	within(t, k, s, func() {
+		o := s.host.Output("out")
+		if o.Partitions() != 4 {
+			t.Errorf("%d partitions", o.Partitions())
+		}
+		send := func(r record.Raw, partition int32) {
+			if err := o.Send(&r, partition); err != nil {
+				t.Error(err)
+			}
+		}
+		send(record.Raw{Key: []byte("the"), Value: []byte("by key")}, -1)
+		send(record.Raw{Key: []byte{}, Value: []byte("by the empty key")}, -1)
+		send(record.Raw{Key: []byte("the"), Value: []byte("chosen")}, 3)
+		for range 5 * 256 {
+			send(record.Raw{Value: []byte("no key")}, -1)
+		}
+	})
+	has := func(partition int32, value string) (n int) {
+		for _, r := range out.Log[tp("out", partition)] {
+			if string(r.Value) == value {
+				n++
+			}
+		}
+		return n
+	}
+	if has(record.Partition([]byte("the"), 4), "by key") != 1 || has(record.Partition(nil, 4), "by the empty key") != 1 || has(3, "chosen") != 1 {
+		t.Error(out.Log)
+	}
+	for partition, want := range []int{256, 256, 512, 256} { // the task's own partition, 2, comes first
+		if n := has(int32(partition), "no key"); n != want {
+			t.Errorf("%d records without a key in partition %d, want %d", n, partition, want)
+		}
+	}
+	if !k.NeedsCommit() {
+		t.Error("records that were sent need a commit")
+	}
+}
+
+func TestSendRefusesAPartitionThatIsNotThere(t *testing.T) {
+	s := &script{}
+	state, out := newPorts()
+	k := start(t, config(s, state, out))
+	within(t, k, s, func() {
+		if err := s.host.Output("out").Send(&record.Raw{}, 4); err == nil || len(out.Log) > 0 {
+			t.Error(err, out.Log)
+		}
+	})
+}
+
+// Process stops behind the record that asks for a commit; while that commit is waited for, it goes on.
+func TestRequestCommit(t *testing.T) {
+	for _, sources := range [][]record.TopicPartition{{tp("in", 0)}, {tp("in", 0), tp("in", 1)}} {
+		s := &script{}
+		state, out := newPorts()
+		cfg := config(s, state, out)
+		cfg.Sources, cfg.MaxIdle = sources, -1
+		k := start(t, cfg)
+		s.process = func(_ string, r *record.Raw) error {
+			if r.Offset == 1 {
+				s.host.RequestCommit()
+			}
+			return nil
+		}
+		k.Add(batch(tp("in", 0), 0, 1, 2, 3, 4))
+		if n, err := k.Process(now, 10); n != 2 || err != nil || !k.CommitRequested() {
+			t.Fatal(n, err, k.CommitRequested())
+		}
+		if n, err := k.Process(now, 1); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		if u := commit(t, k, state); u.Position[tp("in", 0)] != 3 || k.CommitRequested() {
+			t.Fatal(u.Position, k.CommitRequested())
+		}
+	}
+}
+
+// What is NeedsCommit's reason, one at a time; and each is done with after a commit.
+func TestNeedsCommit(t *testing.T) {
+	for name, change := range map[string]func(*testing.T, *task.Task, *script){
+		"record": func(t *testing.T, k *task.Task, s *script) {
+			k.Add(batch(tp("in", 0), 0, 1))
+			if k.NeedsCommit() {
+				t.Error("a batch that was not processed")
+			}
+			if _, err := k.Process(now, 1); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"marker": func(_ *testing.T, k *task.Task, _ *script) { k.Add(broker.Batch{Source: tp("in", 0), Next: 1}) },
+		"seek":   func(_ *testing.T, k *task.Task, _ *script) { k.Seek(tp("in", 0), 9) },
+		"store":  func(t *testing.T, k *task.Task, s *script) { within(t, k, s, func() { put(t, s, "s0", "k", "", 1) }) },
+		"output": func(t *testing.T, k *task.Task, s *script) {
+			within(t, k, s, func() { _ = s.host.Output("out").Send(&record.Raw{}, 0) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &script{}
+			state, out := newPorts()
+			k := start(t, config(s, state, out))
+			if k.NeedsCommit() {
+				t.Fatal("a new task needs a commit")
+			}
+			change(t, k, s)
+			if !k.NeedsCommit() {
+				t.Error("no")
+			}
+			commit(t, k, state)
+			if k.NeedsCommit() {
+				t.Error("still, after the commit")
+			}
+		})
+	}
+}
+
+// Seek drops what was fetched, and the position of the next batch is the new one.
+func TestSeek(t *testing.T) {
+	s := &script{}
+	state, out := newPorts()
+	k := start(t, config(s, state, out))
+	k.Add(batch(tp("in", 0), 0, 1, 2))
+	k.Seek(tp("in", 0), 40)
+	if k.Add(batch(tp("in", 0), 2, 3)) {
+		t.Error("a batch from before the seek was accepted")
+	}
+	if !k.Add(batch(tp("in", 0), 40, 5)) {
+		t.Error("the batch at the new position was refused")
+	}
+	if n, err := k.Process(now, 9); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if u := commit(t, k, state); u.Position[tp("in", 0)] != 41 {
+		t.Error(u.Position)
+	}
+}
+
+// The changelog has each key once, sorted, as Kafka Streams writes it; the last record carries the position.
+func TestChangelog(t *testing.T) {
+	s := &script{}
+	state, out := newPorts()
+	cfg := config(s, state, out)
+	cfg.Stores[1].Changelog = record.TopicPartition{}
+	k := start(t, cfg)
+	k.Add(batch(tp("in", 0), 0, 5))
+	if _, err := k.Process(now, 1); err != nil {
+		t.Fatal(err)
+	}
+	within(t, k, s, func() {
+		put(t, s, "s0", "b", "1", 3)
+		put(t, s, "s0", "b", "2", 4)
+		put(t, s, "s0", "a", "", -1)
+		c, _ := s.host.Store("s0").Cell([]byte("gone"))
+		if err := s.host.Store("s0").Set(c, nil, 6); err != nil {
+			t.Error(err)
+		}
+		put(t, s, "s1", "x", "no changelog", 1)
+	})
+	u := commit(t, k, state)
+	position := record.EncodePosition(record.Position{tp("in", 0): 1})
+	want := map[record.TopicPartition][]record.Raw{tp("s0-changelog", 0): {
+		{Key: []byte("a"), Value: []byte{}, Timestamp: 0},
+		{Key: []byte("b"), Value: []byte("2"), Timestamp: 4, Offset: 1},
+		{Key: []byte("gone"), Timestamp: 6, Offset: 2, Headers: record.Headers{{Key: record.PositionHeader, Value: position}}},
+	}}
+	if diff := cmp.Diff(want, out.Log); diff != "" {
+		t.Error(diff)
+	}
+	if !slices.Equal(u.Changelogs, []int{0}) || u.WallClock != now.UnixMilli() {
+		t.Error(u.Changelogs, u.WallClock)
+	}
+	within(t, k, s, func() { put(t, s, "s1", "x", "again", 2) })
+	if u := commit(t, k, state); len(u.Changelogs) != 0 || len(out.Log) != 1 {
+		t.Errorf("a store without changelog: %v", u.Changelogs)
+	}
+}
+
+// A hot key is read from the engine once, an absent one too; without room, each time.
+func TestCache(t *testing.T) {
+	for _, row := range []struct {
+		bytes int64
+		gets  int
+	}{{1 << 20, 2}, {0, 6}} {
+		s := &script{}
+		state, out := newPorts()
+		state.Put(0, "hot", []byte("v"), 1)
+		cfg := config(s, state, out)
+		cfg.CacheBytes = row.bytes
+		k := start(t, cfg)
+		for range 3 {
+			within(t, k, s, func() {
+				for range 4 {
+					for _, key := range []string{"hot", "absent"} {
+						if c, err := s.host.Store("s0").Cell([]byte(key)); err != nil || c.Present != (key == "hot") {
+							t.Error(c, err)
+						}
+					}
+				}
+			})
+			commit(t, k, state)
+		}
+		if state.Gets != row.gets {
+			t.Errorf("with %d bytes: %d reads of the engine, want %d", row.bytes, state.Gets, row.gets)
+		}
+	}
+}
+
+// A scan over everything does not fill the memory, and a cell that is asked for again outlives those that are not.
+func TestCacheKeepsWhatIsUsed(t *testing.T) {
+	s := &script{}
+	state, out := newPorts()
+	keys := benchKeys(2_000)
+	for _, key := range keys {
+		state.Put(0, string(key), []byte("v"), 1)
+	}
+	cfg := config(s, state, out)
+	cfg.CacheBytes = 100 << 10 // some 400 cells
+	k := start(t, cfg)
+	touch := func(key []byte) {
+		within(t, k, s, func() {
+			if _, err := s.host.Store("s0").Cell(key); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for i, key := range keys {
+		touch(key)
+		if i%50 == 0 {
+			touch(keys[0])
+		}
+	}
+	within(t, k, s, func() {
+		n := 0
+		for _, err := range s.host.Store("s0").Range(nil, nil, false) {
+			if err != nil {
+				t.Error(err)
+			}
+			n++
+		}
+		if n != len(keys) {
+			t.Errorf("%d rows", n)
+		}
+	})
+	state.Gets = 0
+	touch(keys[0])
+	if state.Gets != 0 {
+		t.Error("the key that is always used was evicted")
+	}
+	for _, key := range keys[1:1_000] {
+		touch(key)
+	}
+	if state.Gets != 999 {
+		t.Errorf("%d of 999 old keys were read again", state.Gets)
+	}
+}
+
+// What is Set while Changed runs comes with the next call, also when that is in the next flush.
+func TestChangedInAFlush(t *testing.T) {
+	s := &script{}
+	state, out := newPorts()
+	k := start(t, config(s, state, out))
+	within(t, k, s, func() { put(t, s, "s0", "first", "v", 1) })
+	var got []string
+	s.flush = func() error {
+		return s.host.Store("s0").Changed(func(c *topology.Cell) error {
+			got = append(got, c.Key)
+			if c.Key == "first" {
+				put(t, s, "s0", "second", "v", 1)
+			}
+			return nil
+		})
+	}
+	commit(t, k, state)
+	commit(t, k, state)
+	commit(t, k, state)
+	if diff := cmp.Diff([]string{"first", "second"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if _, ok := state.Stores[0]["second"]; !ok {
+		t.Error("what a flush Sets belongs to the commit")
+	}
+}
+
+func TestUncommittedFollowsTheActiveGeneration(t *testing.T) {
+	s := &script{}
+	state, out := newPorts()
+	k := start(t, config(s, state, out))
+	within(t, k, s, func() { put(t, s, "s0", "k", "12345", 1) })
+	one := k.Uncommitted()
+	within(t, k, s, func() { put(t, s, "s0", "k", "1234567", 1) })
+	if got := k.Uncommitted(); one <= 5 || got != one+2 {
+		t.Errorf("%d, then %d", one, got)
+	}
+	u, err := k.Prepare(now)
+	if err != nil || k.Uncommitted() != 0 {
+		t.Fatal(err, k.Uncommitted())
+	}
+	within(t, k, s, func() { put(t, s, "s0", "k", "12345", 1) })
+	if k.Uncommitted() != one {
+		t.Errorf("the next generation: %d, want %d", k.Uncommitted(), one)
+	}
+	k.Committed(u)
+	state.Apply(u)
+	k.Applied(u)
+	if k.Uncommitted() != one {
+		t.Errorf("after Applied: %d, want %d", k.Uncommitted(), one)
+	}
+}
+
+func TestPunctuateTellsTimes(t *testing.T) {
+	s := &script{wall: 2_000_000}
+	state, out := newPorts()
+	cfg := config(s, state, out)
+	dropped := map[string]int{}
+	cfg.Dropped = func(reason string) { dropped[reason]++ }
+	k := start(t, cfg)
+	if at, ok := k.NextWallClock(); !ok || at.UnixMilli() != 2_000_000 {
+		t.Error(at, ok)
+	}
+	called := false
+	s.punctuate = func(streamTime, wallClock int64) error {
+		called = true
+		if streamTime != -1 || wallClock != now.UnixMilli() || s.host.WallClock() != wallClock || s.host.StreamTime() != -1 {
+			t.Error(streamTime, wallClock)
+		}
+		s.host.Dropped("null key")
+		return nil
+	}
+	if err := k.Punctuate(now); err != nil || !called || dropped["null key"] != 1 {
+		t.Error(err, called, dropped)
+	}
+	if s.host.TaskID() != k.ID() || s.host.Store("other") != nil {
+		t.Error("the host names another task or a store that it does not have")
+	}
+}
+
+// After a Rewind a task reads from the state that it is given.
+func TestAttach(t *testing.T) {
+	s := &script{}
+	state, out := newPorts()
+	state.Put(0, "k", []byte("old"), 1)
+	k := start(t, config(s, state, out))
+	read := func() (value string) {
+		within(t, k, s, func() {
+			c, err := s.host.Store("s0").Cell([]byte("k"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			value = string(c.Value)
+		})
+		return value
+	}
+	if got := read(); got != "old" {
+		t.Fatal(got)
+	}
+	at := k.Rewind()
+	fresh := tasktest.NewState(2)
+	fresh.Put(0, "k", []byte("new"), 1)
+	k.Attach(fresh)
+	if err := k.Start(at); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(); got != "new" {
+		t.Error(got)
+	}
+}
