@@ -1,6 +1,7 @@
 package raw
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -87,8 +88,8 @@ type tallied struct {
 func (t *tally) add(partition int32, key []byte) {
 	e := t.counts[string(key)]
 	if e == nil {
-		e = &tallied{key: key, partition: partition}
-		t.counts[string(key)] = e
+		e = &tallied{key: bytes.Clone(key), partition: partition} // not the whole response
+		t.counts[string(e.key)] = e
 	}
 	e.n++
 	if !e.dirty {

@@ -1,0 +1,75 @@
+//go:build realkafka
+
+package realkafka_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/realkafka"
+)
+
+// A killed process that is started again goes on where it was. Its session time-out is far above the test's patience, so
+// that it can only be RUNNING again as the static member that it was, not as a new one after the old has timed out.
+func TestKilledInTheMiddleGoesOn(t *testing.T) {
+	c := realkafka.For(t, 1)
+	broker := c.Brokers()[0]
+	a := newApplication(t, broker, "killed")
+	state := t.TempDir()
+	session := []string{"--session-timeout", (4 * patience).String()}
+
+	p := start(t, "first", broker, a.name, state, session...)
+	t.Logf("cold start: RUNNING after %s", p.awaitRunning())
+	a.feed(300_000)
+	a.awaitSome(p)
+	p.kill()
+
+	p = start(t, "second", broker, a.name, state, session...)
+	t.Logf("after kill -9: RUNNING after %s", p.awaitRunning().Round(time.Millisecond))
+	a.awaitTruth(true, p)
+	awaitMembers(t, c, a.name, partitions)
+}
+
+// The changelog alone brings the whole state back.
+func TestDeletedStateComesBackFromTheChangelog(t *testing.T) {
+	c := realkafka.For(t, 1)
+	broker := c.Brokers()[0]
+	a := newApplication(t, broker, "deleted")
+	state := t.TempDir()
+
+	p := start(t, "first", broker, a.name, state)
+	p.awaitRunning()
+	a.feed(50_000)
+	a.awaitTruth(false, p)
+	p.end(os.Interrupt)
+	if err := os.RemoveAll(state); err != nil {
+		t.Fatal(err)
+	}
+
+	p = start(t, "second", broker, a.name, state)
+	t.Logf("without its state: RUNNING after %s", p.awaitRunning().Round(time.Millisecond))
+	a.awaitTruth(false, p)
+	a.feed(10_000)
+	a.awaitTruth(false, p)
+}
+
+// A broker that dies and comes back in the middle ends nothing: the process waits, goes on, and misses no word.
+func TestBrokerDiesAndComesBack(t *testing.T) {
+	c := realkafka.For(t, 1)
+	broker := c.Brokers()[0]
+	a := newApplication(t, broker, "outage")
+
+	p := start(t, "node", broker, a.name, t.TempDir())
+	p.awaitRunning()
+	a.feed(300_000)
+	a.awaitSome(p)
+	c.Kill(1)
+	if err := c.Restart(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	a.awaitTruth(true, p)
+	a.feed(10_000)
+	a.awaitTruth(true, p)
+	p.awaitRunning()
+}
