@@ -1,8 +1,10 @@
 package actors
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -78,6 +80,8 @@ type Supervisor struct {
 	Decide func(child string, cause error, attempt int) Answer
 	// Publish is called before the consequence is sent.
 	Publish func(Outcome)
+	// Clock is the machine's if nil.
+	Clock Clock
 
 	mu        sync.Mutex
 	histories map[string]*History
@@ -85,10 +89,27 @@ type Supervisor struct {
 
 var _ actor.SupervisorStrategy = (*Supervisor)(nil)
 
-// HandleFailure implements actor.SupervisorStrategy.
+// HandleFailure implements actor.SupervisorStrategy. It never escalates: under a root actor that would end the process.
 func (s *Supervisor) HandleFailure(_ *actor.ActorSystem, supervisor actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
-	name, now := child.GetId(), time.Now()
+	clock := s.Clock
+	if clock == nil {
+		clock = realClock{}
+	}
+	name, now, cause := child.GetId(), clock.Now(), asError(reason)
+	attempt, delay, over := s.fail(name, now)
+	answer, cause := s.answer(name, cause, attempt)
+	if over || answer != ReplaceThread {
+		s.publish(Outcome{Child: name, Cause: cause, Attempt: attempt, GaveUp: true})
+		supervisor.StopChildren(child)
+		return
+	}
+	s.publish(Outcome{Child: name, Cause: cause, Attempt: attempt, Retry: now.Add(delay)})
+	clock.AfterFunc(delay, func() { supervisor.RestartChildren(child) })
+}
+
+func (s *Supervisor) fail(name string, now time.Time) (attempt int, delay time.Duration, over bool) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.histories == nil {
 		s.histories = map[string]*History{}
 	}
@@ -97,20 +118,26 @@ func (s *Supervisor) HandleFailure(_ *actor.ActorSystem, supervisor actor.Superv
 		h = &History{}
 		s.histories[name] = h
 	}
-	attempt, delay, over := h.Fail(now, s.Intensity, rand.Float64())
-	s.mu.Unlock()
-	cause := asError(reason)
-	answer := ReplaceThread
-	if s.Decide != nil {
-		answer = s.Decide(name, cause, attempt)
+	return h.Fail(now, s.Intensity, rand.Float64())
+}
+
+// answer asks Decide, which may be a user's code: if it panics the node ends, with both causes, instead of the supervisor.
+func (s *Supervisor) answer(name string, cause error, attempt int) (answer Answer, causes error) {
+	if s.Decide == nil {
+		return ReplaceThread, cause
 	}
-	if over || answer != ReplaceThread {
-		s.Publish(Outcome{Child: name, Cause: cause, Attempt: attempt, GaveUp: true})
-		supervisor.StopChildren(child)
-		return
+	defer func() {
+		if v := recover(); v != nil {
+			answer, causes = ShutdownNode, errors.Join(cause, &Panic{Value: v, Stack: debug.Stack()})
+		}
+	}()
+	return s.Decide(name, cause, attempt), cause
+}
+
+func (s *Supervisor) publish(o Outcome) {
+	if s.Publish != nil {
+		s.Publish(o)
 	}
-	s.Publish(Outcome{Child: name, Cause: cause, Attempt: attempt, Retry: now.Add(delay)})
-	time.AfterFunc(delay, func() { supervisor.RestartChildren(child) })
 }
 
 func asError(reason any) error {
