@@ -1,14 +1,9 @@
-// Package assign decides who gets which task. Plan is a pure function of what the members said and of the partition
-// counts; the same input gives the same plan on every leader.
-//
-// A plan is balanced to within one task per member, keeps a task where it is if balance allows, gives a process that has
-// come back its own tasks, and is cooperative: a task that another live member still owns is withheld from the one that
-// will get it until its owner has given it up and joined again.
 package assign
 
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/millrace-io/millrace/record"
@@ -20,8 +15,13 @@ type Member struct {
 	// Owned are the partitions that it holds now, from generation Generation.
 	Owned      []record.TopicPartition
 	Generation int32
-	// Previous are the tasks whose state it has on disk.
-	Previous []record.TaskID
+	// Previous are the tasks whose state it has on disk; OffsetSums say how far that state has come, where it said so.
+	Previous   []record.TaskID
+	OffsetSums map[record.TaskID]int64
+	// TransactionalID is the producer's; empty without exactly-once.
+	TransactionalID string
+	// Version is the newest user data that it reads; 0 stands for this build's.
+	Version uint32
 }
 
 // Input is everything that a plan depends on.
@@ -50,7 +50,12 @@ type Owner struct {
 // Plan is who gets what.
 type Plan struct {
 	Assignments map[string]*Assignment
-	Owners      []Owner
+	// Owners has every task, by partition and then sub-topology.
+	Owners []Owner
+	// TransactionalIDs are those of the live members, in order: nobody may fence them.
+	TransactionalIDs []string
+	// Version is the lowest of the members'.
+	Version uint32
 }
 
 // MissingPartitionsError is a source topic whose partition count is not known, so nothing can be assigned.
@@ -65,7 +70,9 @@ func (e *MissingPartitionsError) Error() string {
 type planner struct {
 	in      Input
 	tasks   []record.TaskID
-	owner   map[record.TaskID]string
+	topics  map[record.TaskID][]record.TopicPartition
+	holders map[record.TopicPartition]string // who has a partition now
+	owner   map[record.TaskID]string         // who has a task now; the first holder if there are several
 	target  map[record.TaskID]string
 	load    map[string]int
 	process map[string]int
@@ -75,9 +82,9 @@ type planner struct {
 	spare   int // how many members may have ceil tasks rather than one less
 }
 
-// Make plans.
+// Make plans. Its only error is a *MissingPartitionsError; without members the plan is empty.
 func Make(in Input) (*Plan, error) {
-	p := &planner{in: in, owner: map[record.TaskID]string{}, target: map[record.TaskID]string{}, load: map[string]int{}, process: map[string]int{}, byID: map[string]*Member{}}
+	p := &planner{in: in, topics: map[record.TaskID][]record.TopicPartition{}, holders: map[record.TopicPartition]string{}, owner: map[record.TaskID]string{}, target: map[record.TaskID]string{}, load: map[string]int{}, process: map[string]int{}, byID: map[string]*Member{}}
 	if err := p.findTasks(); err != nil {
 		return nil, err
 	}
@@ -100,42 +107,41 @@ func Make(in Input) (*Plan, error) {
 }
 
 func (p *planner) findTasks() error {
-	for sub, topics := range p.in.Sources {
-		var n int32
-		for _, t := range topics {
-			count, ok := p.in.Partitions[t]
-			if !ok {
-				return &MissingPartitionsError{t}
+	for _, sub := range slices.Sorted(maps.Keys(p.in.Sources)) {
+		for _, topic := range p.in.Sources[sub] {
+			n, ok := p.in.Partitions[topic]
+			if !ok || n <= 0 {
+				return &MissingPartitionsError{topic}
 			}
-			n = max(n, count)
-		}
-		for i := range n {
-			p.tasks = append(p.tasks, record.TaskID{SubTopology: sub, Partition: i})
+			for i := range n {
+				id := record.TaskID{SubTopology: sub, Partition: i}
+				p.topics[id] = append(p.topics[id], record.TopicPartition{Topic: topic, Partition: i})
+			}
 		}
 	}
 	// By partition first, so that members get a mix of sub-topologies rather than all of one.
-	slices.SortFunc(p.tasks, func(a, b record.TaskID) int {
+	p.tasks = slices.SortedFunc(maps.Keys(p.topics), func(a, b record.TaskID) int {
 		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.SubTopology, b.SubTopology))
 	})
 	return nil
 }
 
-// findOwners believes the newest generation if two members claim a task.
+// findOwners believes the newest generation if two members claim a partition: the other one missed that it was thrown out.
 func (p *planner) findOwners() {
-	sub := map[string]int32{}
-	for s, topics := range p.in.Sources {
-		for _, t := range topics {
-			sub[t] = s
-		}
-	}
-	claimed := map[record.TaskID]int32{}
+	claimed := map[record.TopicPartition]int32{}
 	for _, id := range p.members {
 		m := p.byID[id]
 		for _, tp := range m.Owned {
-			s, ok := sub[tp.Topic]
-			task := record.TaskID{SubTopology: s, Partition: tp.Partition}
-			if gen, taken := claimed[task]; ok && (!taken || m.Generation > gen) {
-				claimed[task], p.owner[task] = m.Generation, id
+			if gen, taken := claimed[tp]; !taken || m.Generation > gen {
+				claimed[tp], p.holders[tp] = m.Generation, id
+			}
+		}
+	}
+	for _, t := range p.tasks {
+		for _, tp := range p.topics[t] {
+			if id, ok := p.holders[tp]; ok {
+				p.owner[t] = id
+				break
 			}
 		}
 	}
@@ -165,18 +171,30 @@ func (p *planner) keep() {
 	}
 }
 
-// bringBack gives a task that nobody has to a member that has its state.
+// bringBack gives a task that nobody has to a member that has its state; to the one whose state is newest, if they said.
 func (p *planner) bringBack() {
+	type local struct {
+		task   record.TaskID
+		member string
+		sum    int64
+	}
+	var all []local
 	for _, id := range p.members {
 		for _, t := range p.byID[id].Previous {
-			if _, owned := p.owner[t]; !owned && p.target[t] == "" && p.room(id) && slices.Contains(p.tasks, t) {
-				p.give(t, id)
+			if _, known := p.topics[t]; known && p.owner[t] == "" {
+				all = append(all, local{t, id, p.byID[id].OffsetSums[t]})
 			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b local) int { return cmp.Compare(b.sum, a.sum) })
+	for _, l := range all {
+		if p.target[l.task] == "" && p.room(l.member) {
+			p.give(l.task, l.member)
 		}
 	}
 }
 
-// fill gives the rest to the process, then the member, with the least.
+// fill gives the rest to the member, then the process, with the least.
 func (p *planner) fill() {
 	for _, t := range p.tasks {
 		if p.target[t] != "" {
@@ -198,25 +216,39 @@ func (p *planner) less(a, b string) bool {
 }
 
 func (p *planner) plan() *Plan {
-	out := &Plan{Assignments: map[string]*Assignment{}}
+	out := &Plan{Assignments: map[string]*Assignment{}, Version: Version}
 	for _, id := range p.members {
+		m := p.byID[id]
 		out.Assignments[id] = &Assignment{}
+		if m.TransactionalID != "" {
+			out.TransactionalIDs = append(out.TransactionalIDs, m.TransactionalID)
+		}
+		if m.Version > 0 {
+			out.Version = min(out.Version, m.Version)
+		}
 	}
+	slices.Sort(out.TransactionalIDs)
 	for _, t := range p.tasks {
 		to := p.target[t]
 		o := Owner{Task: t, Member: to, Endpoint: p.byID[to].Endpoint}
-		if now, ok := p.owner[t]; ok && now != to {
+		if now := p.other(t, to); now != "" {
 			o.Member, o.Endpoint, o.Intended = now, p.byID[now].Endpoint, to
 		} else {
 			a := out.Assignments[to]
-			a.Tasks = append(a.Tasks, t)
-			for _, topic := range p.in.Sources[t.SubTopology] {
-				if t.Partition < p.in.Partitions[topic] {
-					a.Partitions = append(a.Partitions, record.TopicPartition{Topic: topic, Partition: t.Partition})
-				}
-			}
+			a.Tasks, a.Partitions = append(a.Tasks, t), append(a.Partitions, p.topics[t]...)
 		}
 		out.Owners = append(out.Owners, o)
 	}
 	return out
+}
+
+// other is a member that has a partition of the task and is to give it up first. Usually a task has one holder; after a
+// change of the topology its partitions can come from two.
+func (p *planner) other(t record.TaskID, to string) string {
+	for _, tp := range p.topics[t] {
+		if id, ok := p.holders[tp]; ok && id != to {
+			return id
+		}
+	}
+	return ""
 }

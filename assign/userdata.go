@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
@@ -9,58 +10,141 @@ import (
 	"github.com/millrace-io/millrace/record"
 )
 
-// Version is the newest format of the user data that this build writes and reads. The lowest of a group's members is used.
-const Version = 1
+// Version is the newest format of the user data that this build writes and reads. An assignment is written in the lowest
+// of the group's members.
+const Version uint32 = 1
 
-// EncodeSubscription writes what a member says of itself.
-func EncodeSubscription(processID, endpoint string, tasks []record.TaskID, round uint64) []byte {
-	s := &assignpb.Subscription{Version: Version, ProcessId: processID, Endpoint: endpoint, Round: round}
-	for _, t := range tasks {
-		s.Active = append(s.Active, &assignpb.Task{SubTopology: t.SubTopology, Partition: t.Partition})
+// UserDataError is user data that is not Millrace's: another application uses this group id.
+type UserDataError struct {
+	// Member sent it; empty if it is an assignment.
+	Member string
+	Cause  error
+}
+
+// Error names the member and the fix.
+func (e *UserDataError) Error() string {
+	if e.Member == "" {
+		return fmt.Sprintf("assign: the assignment is not Millrace's (%v): does another application lead this group id?", e.Cause)
 	}
-	b, err := proto.Marshal(s)
+	return fmt.Sprintf("assign: the user data of member %q is not Millrace's (%v): does another application use this group id?", e.Member, e.Cause)
+}
+
+// Unwrap gives the cause.
+func (e *UserDataError) Unwrap() error { return e.Cause }
+
+var errNoVersion = errors.New("it has no version")
+
+// EncodeSubscription writes what a member says of itself, without exactly-once.
+func EncodeSubscription(processID, endpoint string, tasks []record.TaskID, round uint64) []byte {
+	return EncodeMember(Member{ProcessID: processID, Endpoint: endpoint, Previous: tasks}, round)
+}
+
+// EncodeMember writes what a member says of itself. What the group protocol carries anyway (id, owned partitions,
+// generation) is left out. round must differ in each join, or a broker takes a follower's join for a repetition.
+func EncodeMember(m Member, round uint64) []byte {
+	s := &assignpb.Subscription{Version: Version, ProcessId: m.ProcessID, Endpoint: m.Endpoint, Active: wireTasks(m.Previous), TransactionalId: m.TransactionalID, Round: round}
+	for t, sum := range m.OffsetSums {
+		if s.OffsetSums == nil {
+			s.OffsetSums = map[string]int64{}
+		}
+		s.OffsetSums[t.String()] = sum
+	}
+	return marshal(s)
+}
+
+func marshal(m proto.Message) []byte {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
 		panic(err) // a message of our own with valid strings cannot fail
 	}
 	return b
 }
 
-// DecodeSubscription reads it. Bytes that are not a subscription are an error that names the member.
+func wireTasks(tasks []record.TaskID) (wire []*assignpb.Task) {
+	for _, t := range tasks {
+		wire = append(wire, &assignpb.Task{SubTopology: t.SubTopology, Partition: t.Partition})
+	}
+	return wire
+}
+
+func taskIDs(wire []*assignpb.Task) (tasks []record.TaskID) {
+	for _, t := range wire {
+		tasks = append(tasks, record.TaskID{SubTopology: t.GetSubTopology(), Partition: t.GetPartition()})
+	}
+	return tasks
+}
+
+// DecodeSubscription reads it. Bytes that are not a subscription are a *UserDataError that names the member. A version
+// above this build's is read as far as this build knows it: fields are only added.
 func DecodeSubscription(member string, b []byte) (Member, error) {
 	var s assignpb.Subscription
 	if err := proto.Unmarshal(b, &s); err != nil {
-		return Member{}, fmt.Errorf("assign: the user data of member %q is not Millrace's: %w", member, err)
+		return Member{}, &UserDataError{member, err}
 	}
-	m := Member{ID: member, ProcessID: s.ProcessId, Endpoint: s.Endpoint}
-	for _, t := range s.Active {
-		m.Previous = append(m.Previous, record.TaskID{SubTopology: t.SubTopology, Partition: t.Partition})
+	if s.Version == 0 {
+		return Member{}, &UserDataError{member, errNoVersion}
+	}
+	m := Member{ID: member, ProcessID: s.ProcessId, Endpoint: s.Endpoint, Previous: taskIDs(s.Active), TransactionalID: s.TransactionalId, Version: s.Version}
+	for _, t := range m.Previous {
+		if sum, ok := s.OffsetSums[t.String()]; ok {
+			if m.OffsetSums == nil {
+				m.OffsetSums = map[record.TaskID]int64{}
+			}
+			m.OffsetSums[t] = sum
+		}
 	}
 	return m, nil
 }
 
-// EncodeAssignment writes one member's part of a plan, with the owners of all tasks.
+// EncodeAssignment writes one member's part of a plan, with the owners of all tasks and the live transactional ids.
 func EncodeAssignment(p *Plan, member string) []byte {
-	a := &assignpb.Assignment{Version: Version}
-	for _, t := range p.Assignments[member].Tasks {
-		a.Active = append(a.Active, &assignpb.Task{SubTopology: t.SubTopology, Partition: t.Partition})
+	a := &assignpb.Assignment{Version: p.Version, LiveTransactionalIds: p.TransactionalIDs}
+	if part := p.Assignments[member]; part != nil {
+		a.Active = wireTasks(part.Tasks)
 	}
 	for _, o := range p.Owners {
 		a.Owners = append(a.Owners, &assignpb.Owner{
 			Task: &assignpb.Task{SubTopology: o.Task.SubTopology, Partition: o.Task.Partition}, Member: o.Member, Endpoint: o.Endpoint, Intended: o.Intended,
 		})
 	}
-	b, err := proto.Marshal(a)
-	if err != nil {
-		panic(err) // as above
+	return marshal(a)
+}
+
+// Stale says that an assignment was made without this member's present user data: its tasks (there are some, or it is
+// not known) are listed under another member id or another endpoint. A broker hands a restarted static member its
+// predecessor's assignment and tells no leader.
+func Stale(memberID, endpoint string, assignment []byte) bool {
+	var a assignpb.Assignment
+	if err := proto.Unmarshal(assignment, &a); err != nil || len(a.Active) == 0 {
+		return true
 	}
-	return b
+	mine := map[record.TaskID]bool{}
+	for _, t := range taskIDs(a.Active) {
+		mine[t] = true
+	}
+	for _, o := range a.Owners {
+		t := record.TaskID{SubTopology: o.GetTask().GetSubTopology(), Partition: o.GetTask().GetPartition()}
+		if mine[t] && (o.Member != memberID || o.Endpoint != endpoint) {
+			return true
+		}
+	}
+	return false
+}
+
+// TransactionalIDs reads the live members' transactional ids out of an assignment.
+func TransactionalIDs(b []byte) ([]string, error) {
+	var a assignpb.Assignment
+	if err := proto.Unmarshal(b, &a); err != nil {
+		return nil, &UserDataError{Cause: err}
+	}
+	return a.LiveTransactionalIds, nil
 }
 
 // DecodeOwners reads the owners out of an assignment.
 func DecodeOwners(b []byte) ([]Owner, error) {
 	var a assignpb.Assignment
 	if err := proto.Unmarshal(b, &a); err != nil {
-		return nil, fmt.Errorf("assign: the assignment is not Millrace's: %w", err)
+		return nil, &UserDataError{Cause: err}
 	}
 	var owners []Owner
 	for _, o := range a.Owners {

@@ -338,6 +338,9 @@ func TestGroupFollowsItsCoordinator(t *testing.T) {
 			break
 		}
 	}
+	if c.Kfake().CoordinatorFor("g") == was {
+		t.Fatal("the coordinator did not move")
+	}
 	a.Commit(1, broker.Offsets{tps(0)[0]: {At: 1}})
 	await(t, "the commit is answered", func() bool { return len(a.commits[1]) == 1 }, a)
 	if err := a.commits[1][0]; err != nil || a.lost > 0 || a.last.Generation != before.Generation {
@@ -488,12 +491,22 @@ func TestGroupRefusedIsFatal(t *testing.T) {
 
 // A join that waits for a member that does not come back must not hold up closing.
 func TestGroupClosesWhileItsJoinIsPending(t *testing.T) {
-	addrs := groupCluster(t, 2).Addrs()
+	c := groupCluster(t, 2)
+	addrs := c.Addrs()
 	a := newPeer(t, addrs, "a", func(c *kafka.GroupConfig) { c.RebalanceTimeout, c.HeartbeatInterval = time.Minute, time.Hour })
 	await(t, "a has all", owns(2, a), a)
+	joins := c.Kfake().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Observe: true, Count: -1})
 	b := newPeer(t, addrs, "b", nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := joins.Wait(ctx, 2); err != nil { // the first only hands out the id
+		t.Fatal(err)
+	}
 	start := time.Now()
 	b.close(true)
+	if b.take(); len(b.seen) > 0 {
+		t.Errorf("its join was not pending: %+v", b.seen)
+	}
 	if d := time.Since(start); d > 5*time.Second {
 		t.Error("closing took", d)
 	}
