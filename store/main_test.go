@@ -14,6 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
+	"pgregory.net/rapid"
 
 	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/record"
@@ -60,11 +61,8 @@ func testSpec() TaskSpec {
 	}}
 }
 
-type failer interface {
-	Helper()
-	Fatal(...any)
-	Fatalf(string, ...any)
-}
+// failer is what a test and a property have in common.
+type failer = rapid.TB
 
 func openDir(t failer, fs vfs.FS, change ...func(*DirectoryOptions)) *Directory {
 	t.Helper()
