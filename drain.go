@@ -48,7 +48,16 @@ func (n *Node) drain(ctx context.Context, p *plan, s *topology.SubTopology) erro
 		behind := false
 		for _, tp := range tps {
 			end := ends[tp]
-			behind = behind || (end.HighWatermark > end.Start && committed[tp].At < end.HighWatermark)
+			if end.HighWatermark == end.Start {
+				continue
+			}
+			at := committed[tp].At
+			if id, ok := p.taskOf(tp); ok && n.owned.has(id) {
+				if applied, ok := n.applied.get(tp); ok {
+					at = min(at, applied)
+				}
+			}
+			behind = behind || at < end.HighWatermark
 		}
 		if !behind {
 			return nil

@@ -53,7 +53,8 @@ type Node struct {
 	clusterID string
 	topicIDs  map[string]string
 
-	owned owned
+	owned   owned
+	applied applied
 }
 
 // New checks the application id, the options and the topology, and prepares the actors that answer queries. It starts
@@ -123,8 +124,13 @@ func (n *Node) Ready(ctx context.Context) error {
 // Shutdown ends the node: a last commit, every store closed, and the group left unless WithLeaveGroup(false). It waits
 // until that is done or ctx ends; in the latter case the node goes on stopping, and the error wraps ErrAbandoned. Called
 // again, or after the end, it waits for the same result. Before Run it makes a later Run return at once.
-func (n *Node) Shutdown(ctx context.Context) error {
-	n.stopOnce.Do(func() { close(n.stopping) })
+func (n *Node) Shutdown(ctx context.Context, opts ...ShutdownOption) error {
+	n.stopOnce.Do(func() {
+		for _, o := range opts {
+			o(&n.opts)
+		}
+		close(n.stopping)
+	})
 	if n.ran.CompareAndSwap(false, true) {
 		n.status.become(lifecycle.NodePendingShutdown, nil)
 		n.status.become(lifecycle.NodeNotRunning, nil)
@@ -139,6 +145,12 @@ func (n *Node) Shutdown(ctx context.Context) error {
 		return fmt.Errorf("%w for the node to stop: %w", ErrAbandoned, context.Cause(ctx))
 	}
 }
+
+// ShutdownOption changes one thing about an end.
+type ShutdownOption func(*options)
+
+// Leave overrules WithLeaveGroup for this end.
+func Leave(leave bool) ShutdownOption { return func(o *options) { o.leave = leave } }
 
 // State is the node's published state.
 func (n *Node) State() lifecycle.Node { return n.status.state() }
@@ -193,6 +205,31 @@ func (n *Node) OwnsAll() bool {
 	return p != nil && slices.Equal(p.tasks(), n.owned.list())
 }
 
+// applied is up to where the stores of this node's tasks have taken up their sources. Offsets are committed before the
+// interval reaches the stores, so who wants to read what was committed waits for this.
+//
+// The mutex protects the map, which the tasks' jobs write and Drain reads.
+type applied struct {
+	mu sync.Mutex
+	at map[record.TopicPartition]int64
+}
+
+func (a *applied) set(tp record.TopicPartition, at int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.at == nil {
+		a.at = map[record.TopicPartition]int64{}
+	}
+	a.at[tp] = at
+}
+
+func (a *applied) get(tp record.TopicPartition) (at int64, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at, ok = a.at[tp]
+	return at, ok
+}
+
 // owned is the set of tasks that run on this node.
 //
 // The mutex protects the set, which the threads write and callers read.
@@ -212,6 +249,12 @@ func (o *owned) set(id record.TaskID, on bool) {
 	} else {
 		delete(o.ids, id)
 	}
+}
+
+func (o *owned) has(id record.TaskID) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ids[id]
 }
 
 func (o *owned) list() []record.TaskID {

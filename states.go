@@ -187,6 +187,9 @@ func (t *threadStates) Apply(id record.TaskID, epoch uint64, u *task.Unit, ends 
 		if k.state != nil {
 			err = k.state.Apply(t.storeUnit(k, u, ends))
 		}
+		for tp, at := range u.Position {
+			t.node.applied.set(tp, at)
+		}
 		t.slot.Inbox.Put(thread.UnitApplied{Task: id, Epoch: epoch, Unit: u, Err: err})
 	})
 }

@@ -205,7 +205,12 @@ func (w *threadWatcher) Became(s lifecycle.ThreadStatus) {
 }
 
 // Running implements thread.Watcher.
-func (w *threadWatcher) Running(id record.TaskID) { w.node.owned.set(id, true) }
+func (w *threadWatcher) Running(id record.TaskID, at broker.Offsets) {
+	for tp, o := range at {
+		w.node.applied.set(tp, o.At)
+	}
+	w.node.owned.set(id, true)
+}
 
 // Gone implements thread.Watcher: the leases of the task's stores end before anything else happens to it.
 func (w *threadWatcher) Gone(id record.TaskID) {

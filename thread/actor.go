@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/millrace-io/millrace/actors"
+	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/record"
 )
 
@@ -166,6 +167,7 @@ func (a *Actor) serve(ctx actor.Context, m taskRunning) {
 		a.children[m.id] = append(a.children[m.id], pid)
 		a.spec.Stores.Serving(m.id, store, pid, a.epoch)
 	}
+	a.spec.Config.Slot.Inbox.Put(StoresServing{m.id, a.epoch})
 }
 
 // storeActorName is unique over incarnations of the task: a predecessor of the same name may still be stopping, and the
@@ -248,8 +250,8 @@ type teller struct {
 	actor *Actor
 }
 
-func (t *teller) Running(id record.TaskID) {
-	t.Watcher.Running(id)
+func (t *teller) Running(id record.TaskID, at broker.Offsets) {
+	t.Watcher.Running(id, at)
 	t.actor.root.Send(t.actor.self, taskRunning{t.actor.epoch, id})
 }
 

@@ -144,7 +144,7 @@ func (l *Loop) startIfReady(e *entry) error {
 	}
 	l.running = append(l.running, e)
 	slices.SortFunc(l.running, func(a, b *entry) int { return a.id.Compare(b.id) })
-	l.cfg.Watcher.Running(e.id)
+	l.cfg.Watcher.Running(e.id, e.at)
 	for _, tp := range sorted(e.tps) {
 		l.slot.Fetcher.Start(tp, e.at[tp].At)
 	}

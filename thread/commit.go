@@ -210,7 +210,7 @@ func (l *Loop) rewind(e *entry) {
 		}
 	}
 	e.at = e.task.Rewind()
-	e.state = nil
+	e.state, e.serving = nil, false
 	l.cfg.Watcher.Gone(e.id)
 	l.cfg.States.Replay(e.id, l.cfg.Epoch)
 }

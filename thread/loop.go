@@ -69,6 +69,8 @@ type entry struct {
 	known bool
 	// token is the request for committed offsets or positions that it waits for.
 	token uint64
+	// serving is set once its stores answer.
+	serving bool
 	// revoking is set while the group waits for the task to be given up.
 	revoking bool
 }
@@ -200,6 +202,10 @@ func (l *Loop) handle(e broker.Event) error {
 		return l.onStateFailed(e)
 	case StateClosed:
 		l.onStateClosed(e)
+	case StoresServing:
+		if t := l.tasks[e.Task]; t != nil && e.Epoch == l.cfg.Epoch {
+			t.serving = true
+		}
 	case broker.FetchFailed:
 		return l.onFetchFailed(e)
 	case broker.GroupFailed:
@@ -220,6 +226,9 @@ func (l *Loop) settle() {
 		return
 	}
 	settled := l.slot.revoking == nil && !l.slot.moving && len(l.running) == len(l.tasks)
+	for _, e := range l.running {
+		settled = settled && e.serving
+	}
 	switch {
 	case settled && l.machine.State() == lifecycle.ThreadRebalancing:
 		l.become(lifecycle.ThreadRunning)

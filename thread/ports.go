@@ -103,13 +103,21 @@ type StateClosed struct {
 	Err   error
 }
 
+// StoresServing says that questions for a task's stores are answered from now on. The thread actor sends it once the store
+// actors are published, so that RUNNING is never published before it is true for queries.
+type StoresServing struct {
+	Task  record.TaskID
+	Epoch uint64
+}
+
 // Watcher hears what a loop does. Each method is called on the loop's goroutine, before the change has any other effect,
 // and must not block.
 type Watcher interface {
 	// Became is called at each state change.
 	Became(lifecycle.ThreadStatus)
-	// Running is called when a task is restored, and again when it is after a replay; Gone when it is given up.
-	Running(id record.TaskID)
+	// Running is called when a task is restored, and again when it is after a replay, with the positions that it starts
+	// from; Gone when it is given up.
+	Running(id record.TaskID, at broker.Offsets)
 	Gone(id record.TaskID)
 	// Assignment is called with the assignor's message of each generation. more says that this member gets further
 	// partitions as soon as their present owners have given them up.

@@ -1,0 +1,94 @@
+package topology_test
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/millrace-io/millrace/record"
+	"github.com/millrace-io/millrace/record/codec"
+	"github.com/millrace-io/millrace/topology"
+)
+
+var (
+	lines  = topology.NewTopic("lines", codec.String, codec.String)
+	words  = topology.NewRepartition("words", codec.String, codec.String)
+	counts = topology.NewKeyValueStore("counts", codec.String, codec.Int64)
+	output = topology.NewTopic("word-counts", codec.String, codec.Int64)
+)
+
+type (
+	text  = record.Record[string, string]
+	count = record.Record[string, int64]
+)
+
+// The word count with operators.
+func Example() {
+	b := topology.NewBuilder()
+	split := topology.FlatMap(topology.From(b, lines), func(line text, emit func(text) error) error {
+		for _, word := range strings.Fields(strings.ToLower(line.Value)) {
+			if err := emit(record.New(word, word, line.Timestamp)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	topology.To(topology.Count(topology.Through(split, words), counts), output)
+	t, err := b.Build()
+	fmt.Println(err)
+	fmt.Print(t.Bind("app").Describe())
+	// Output:
+	// <nil>
+	// Topologies:
+	//    Sub-topology: 0
+	//     Source: source-0000000000 (topics: [lines])
+	//       --> flat-map-0000000001
+	//     Processor: flat-map-0000000001 (stores: [])
+	//       --> sink-0000000002
+	//       <-- source-0000000000
+	//     Sink: sink-0000000002 (topic: app-words-repartition)
+	//       <-- flat-map-0000000001
+	//    Sub-topology: 1
+	//     Source: source-0000000003 (topics: [app-words-repartition])
+	//       --> count-0000000004
+	//     Processor: count-0000000004 (stores: [counts])
+	//       --> sink-0000000005
+	//       <-- source-0000000003
+	//     Sink: sink-0000000005 (topic: word-counts)
+	//       <-- count-0000000004
+}
+
+// counter is the counting half of the word count by hand: a processor with a store.
+type counter struct {
+	ctx    *topology.Context[string, int64]
+	counts *topology.KeyValue[string, int64]
+}
+
+func (c *counter) Init(ctx *topology.Context[string, int64]) (err error) {
+	c.ctx = ctx
+	c.counts, err = counts.In(ctx)
+	return err
+}
+
+func (c *counter) Process(r text) error {
+	n, _, err := c.counts.Get(r.Key)
+	if err != nil {
+		return err
+	}
+	if err := c.counts.Put(r.Key, n+1, r.Timestamp); err != nil {
+		return err
+	}
+	return c.ctx.Forward(count{Key: r.Key, Value: n + 1, Timestamp: r.Timestamp})
+}
+
+func (c *counter) Close() error { return nil }
+
+func ExampleProcess() {
+	b := topology.NewBuilder()
+	keyed := topology.FromRepartition(b, words)
+	topology.ToRepartition(topology.SelectKey(topology.From(b, lines), func(line text) string { return line.Value }), words)
+	supply := func() topology.Processor[string, string, string, int64] { return &counter{} }
+	topology.To(topology.Process(keyed, "counter", supply, counts), output)
+	t, err := b.Build()
+	fmt.Println(err, len(t.SubTopologies))
+	// Output: <nil> 2
+}
