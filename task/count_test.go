@@ -219,8 +219,11 @@ func (c *counting) Rewind(*rapid.T) {
 	c.start(c.task.Rewind())
 }
 
-// invariant: every byte of credit is somewhere.
+// Check is the invariant: every byte of credit is somewhere, and the task's accounts are right.
 func (c *counting) Check(*rapid.T) {
+	if err := task.Audit(c.task); err != nil {
+		c.t.Fatal(err)
+	}
 	c.Credits(nil)
 	if sum := c.given + c.lost + c.task.Buffered(); sum != c.added {
 		c.t.Fatalf("credit: added %d; given back %d, thrown away %d, buffered %d", c.added, c.given, c.lost, c.task.Buffered())

@@ -142,6 +142,17 @@ func TestSwallowedPortErrors(t *testing.T) {
 				t.Fatalf("%d %v", n, err)
 			}
 			refuses(t, k, err)
+
+			k = start(t, config(s, state, out)) // the same where there is no record
+			s.punctuate = func(int64, int64) error {
+				use(s.host)
+				return nil
+			}
+			err = k.Punctuate(now)
+			if s.punctuate = nil; !errors.As(err, &e) || e.Source.Topic != "" {
+				t.Fatal(err)
+			}
+			refuses(t, k, err)
 		})
 	}
 }

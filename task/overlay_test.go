@@ -343,6 +343,13 @@ func (m *overlayModel) Check(*rapid.T) {
 	})
 }
 
+// Audit checks the task's own accounts.
+func (m *overlayModel) Audit(*rapid.T) {
+	if err := task.Audit(m.task); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
 // TestOverlayIsAMap drives two stores of a task at random: reads, writes, ranges that write, freeze, apply, abort,
 // evictions of every cell. The model is a map.
 func TestOverlayIsAMap(t *testing.T) {
@@ -350,7 +357,7 @@ func TestOverlayIsAMap(t *testing.T) {
 		m := newOverlayModel(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"Set": m.Set, "Set2": m.Set, "Range": m.Range, "Changed": m.Changed, "Prepare": m.Prepare, "Apply": m.Apply,
-			"Applied": m.Applied, "Rewind": m.Rewind, "Check": m.Check,
+			"Applied": m.Applied, "Rewind": m.Rewind, "Check": m.Check, "": m.Audit,
 		})
 	})
 }

@@ -1,6 +1,7 @@
 package task_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -125,7 +126,75 @@ func TestIdleTimeStartsAnew(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	ask(1500*time.Millisecond, false, 2*time.Second)
-	ask(2*time.Second, true, 0)
+	k.Add(broker.Batch{Source: tp("in", 1), From: 1, Next: 1, HighWatermark: 2, LastStable: -1}) // something is there
+	ask(1600*time.Millisecond, false, 0)
+	k.Add(broker.Batch{Source: tp("in", 1), From: 1, Next: 2, HighWatermark: 2, LastStable: -1}) // only a marker
+	ask(1700*time.Millisecond, false, 2700*time.Millisecond)
+	ask(2700*time.Millisecond, true, 0)
+}
+
+// A batch without records behind others moves the position when those are done.
+func TestMarkersBehindRecords(t *testing.T) {
+	s := &script{}
+	state, out := newPorts()
+	k := start(t, config(s, state, out))
+	k.Add(batch(tp("in", 0), 0, 1, 2))
+	k.Add(broker.Batch{Source: tp("in", 0), From: 2, Next: 5})
+	for _, want := range []int64{1, 5} {
+		if n, err := k.Process(now, 1); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		if u := commit(t, k, state); u.Position[tp("in", 0)] != want {
+			t.Errorf("position %d, want %d", u.Position[tp("in", 0)], want)
+		}
+	}
+}
+
+// After a Rewind the reader starts with its whole credit, so what was owed before is not given back on top.
+func TestRewindOwesNothing(t *testing.T) {
+	s := &script{}
+	state, out := newPorts()
+	k := start(t, config(s, state, out))
+	k.Add(batch(tp("in", 0), 0, 1, 2))
+	if _, err := k.Process(now, 2); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Start(k.Rewind()); err != nil {
+		t.Fatal(err)
+	}
+	k.Credits(func(source record.TopicPartition, bytes int) { t.Errorf("%d bytes of %s", bytes, source) })
+}
+
+// An answer to a commit from before a Rewind says nothing about the one that is under way now.
+func TestLateAnswersAreIgnored(t *testing.T) {
+	s := &script{}
+	state, out := newPorts()
+	k := start(t, config(s, state, out))
+	prepare := func() *task.Unit {
+		t.Helper()
+		k.Add(batch(tp("in", 0), 0, 1, 2))
+		if _, err := k.Process(now, 2); err != nil {
+			t.Fatal(err)
+		}
+		u, err := k.Prepare(now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	late := prepare()
+	if err := k.Start(k.Rewind()); err != nil {
+		t.Fatal(err)
+	}
+	prepare()
+	k.Committed(late)
+	k.Applied(late)
+	if _, err := k.Prepare(now); !errors.Is(err, task.ErrCommitUnderWay) {
+		t.Errorf("Prepare: %v", err)
+	}
+	if at := k.Rewind(); at[tp("in", 0)].At != 0 {
+		t.Errorf("rewound to %v", at)
+	}
 }
 
 // Partition time rides with the offsets: stream time is back after a restart, and after a rewind it is that of the commit.
@@ -433,7 +502,9 @@ func TestCacheKeepsWhatIsUsed(t *testing.T) {
 func TestChangedInAFlush(t *testing.T) {
 	s := &script{}
 	state, out := newPorts()
-	k := start(t, config(s, state, out))
+	cfg := config(s, state, out)
+	cfg.CacheBytes = 0
+	k := start(t, cfg)
 	within(t, k, s, func() { put(t, s, "s0", "first", "v", 1) })
 	var got []string
 	s.flush = func() error {
@@ -445,9 +516,15 @@ func TestChangedInAFlush(t *testing.T) {
 			return nil
 		})
 	}
-	commit(t, k, state)
-	commit(t, k, state)
-	commit(t, k, state)
+	for range 3 {
+		commit(t, k, state)
+		if err := k.Punctuate(now); err != nil { // evicts
+			t.Fatal(err)
+		}
+		if err := task.Audit(k); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if diff := cmp.Diff([]string{"first", "second"}, got); diff != "" {
 		t.Error(diff)
 	}
