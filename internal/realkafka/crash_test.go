@@ -4,6 +4,7 @@ package realkafka_test
 
 import (
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,8 +32,9 @@ func TestKilledInTheMiddleGoesOn(t *testing.T) {
 	awaitMembers(t, c, a.name, partitions)
 }
 
-// The changelog alone brings the whole state back.
-func TestDeletedStateComesBackFromTheChangelog(t *testing.T) {
+// A stopped process comes back with its local state and reads the changelog's tail only; without that state the changelog
+// alone brings everything back. Both give the same counts.
+func TestStateComesBackWithAndWithoutItsDirectory(t *testing.T) {
 	c := realkafka.For(t, 1)
 	broker := c.Brokers()[0]
 	a := newApplication(t, broker, "deleted")
@@ -42,14 +44,25 @@ func TestDeletedStateComesBackFromTheChangelog(t *testing.T) {
 	p.awaitRunning()
 	a.feed(50_000)
 	a.awaitTruth(false, p)
+	p.end(syscall.SIGTERM)
+
+	p = start(t, "with its state", broker, a.name, state)
+	t.Logf("with its state: RUNNING after %s", p.awaitRunning().Round(time.Millisecond))
+	a.awaitTruth(false, p)
+	if from, records := p.restored(); from == 0 || records > 0 {
+		t.Errorf("the local state was at offset %d and %d records were read again, after a clean stop", from, records)
+	}
 	p.end(os.Interrupt)
 	if err := os.RemoveAll(state); err != nil {
 		t.Fatal(err)
 	}
 
-	p = start(t, "second", broker, a.name, state)
+	p = start(t, "without its state", broker, a.name, state)
 	t.Logf("without its state: RUNNING after %s", p.awaitRunning().Round(time.Millisecond))
 	a.awaitTruth(false, p)
+	if from, records := p.restored(); from != 0 || records == 0 {
+		t.Errorf("the state was deleted, and yet %d records were restored from offset %d on", records, from)
+	}
 	a.feed(10_000)
 	a.awaitTruth(false, p)
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"sync"
 	"syscall"
@@ -75,7 +76,7 @@ func start(t *testing.T, name, broker, app, state string, flags ...string) *proc
 		t.Fatal(err)
 	}
 	address := freeAddress(t)
-	args := append([]string{"run", "--brokers", broker, "--app", app, "--state-dir", state, "--listen", address, "--log-level", "info"}, flags...)
+	args := append([]string{"run", "--brokers", broker, "--app", app, "--state-dir", state, "--listen", address, "--log-level", "debug"}, flags...)
 	p := &process{t: t, name: name, base: "http://" + address, cmd: exec.Command(path, args...), out: &output{},
 		exited: make(chan struct{}), began: time.Now(),
 		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}}
@@ -159,6 +160,24 @@ func (p *process) get(ctx context.Context, path string) (status int, body []byte
 	var b bytes.Buffer
 	_, err = b.ReadFrom(response.Body)
 	return response.StatusCode, b.Bytes(), err
+}
+
+// restoredLine is what the log says of each store partition that was restored.
+var restoredLine = regexp.MustCompile(`msg=restored .*From:(\d+) Next:\d+ Records:(\d+)`)
+
+// restored sums up, over the store partitions, the changelog offsets that local state began at and the records read.
+func (p *process) restored() (from, records int) {
+	p.t.Helper()
+	lines := restoredLine.FindAllStringSubmatch(p.out.String(), -1)
+	if len(lines) == 0 {
+		p.t.Fatalf("%s does not log what it restored", p.name)
+	}
+	for _, l := range lines {
+		f, _ := strconv.Atoi(l[1])
+		r, _ := strconv.Atoi(l[2])
+		from, records = from+f, records+r
+	}
+	return from, records
 }
 
 // count asks this process for a word; 0 if the word is not there. Another status than 200 and 404 is an error.
