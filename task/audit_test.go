@@ -76,3 +76,6 @@ func setOf(cells []*cell) map[*cell]bool {
 	}
 	return set
 }
+
+// StreamTime is what processors see as Host.StreamTime.
+func StreamTime(t *Task) int64 { return t.streamTime }

@@ -37,7 +37,7 @@ func TestUserCodeFails(t *testing.T) {
 			t.Run(place+"/"+name, func(t *testing.T) {
 				s := &script{}
 				fail := way.fail
-				err, k := failAt(t, s, place, fail)
+				k, err := failAt(t, s, place, fail)
 				var e *task.ProcessError
 				if !errors.As(err, &e) || !errors.Is(err, errUser) {
 					t.Fatalf("%v", err)
@@ -62,7 +62,7 @@ func TestUserCodeFails(t *testing.T) {
 }
 
 // failAt runs a task into a failure at one place.
-func failAt(t *testing.T, s *script, place string, fail func() error) (error, *task.Task) {
+func failAt(t *testing.T, s *script, place string, fail func() error) (*task.Task, error) {
 	state, out := newPorts()
 	if place == "init" {
 		s.init = fail
@@ -72,7 +72,7 @@ func failAt(t *testing.T, s *script, place string, fail func() error) (error, *t
 		if k.State() != lifecycle.TaskRestoring {
 			t.Errorf("state %v", k.State())
 		}
-		return err, k
+		return k, err
 	}
 	k := start(t, config(s, state, out))
 	var err error
@@ -93,7 +93,7 @@ func failAt(t *testing.T, s *script, place string, fail func() error) (error, *t
 		s.flush = fail
 		_, err = k.Prepare(now)
 	}
-	return err, k
+	return k, err
 }
 
 // refuses says that a failed task does nothing until it is rewound.
