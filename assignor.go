@@ -14,7 +14,12 @@ type assignor struct {
 	round atomic.Uint64
 }
 
-var _ kafka.Assignor = (*assignor)(nil)
+var _ kafka.StaleAssignor = (*assignor)(nil)
+
+// Stale implements kafka.StaleAssignor: a static member whose endpoint changed over a restart has to make itself heard.
+func (a *assignor) Stale(memberID string, assignment []byte) bool {
+	return assign.Stale(memberID, a.node.opts.endpoint, assignment)
+}
 
 // Name implements kafka.Assignor.
 func (a *assignor) Name() string { return "millrace" }

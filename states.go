@@ -9,7 +9,9 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/millrace-io/millrace/actors"
 	"github.com/millrace-io/millrace/lifecycle"
+	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/store"
 	"github.com/millrace-io/millrace/task"
@@ -240,7 +242,9 @@ func (t *threadStates) Props(id record.TaskID, _ uint64) map[string]*actor.Props
 		return props
 	}
 	for i, st := range t.node.plan.Load().stores(id) {
-		props[st.Name] = store.NewActorProps(k.state, i)
+		closed := query.New(query.StateStoreMigrated, st.Name, id.Partition)
+		closed.Cause = query.ErrStateStoreClosed
+		props[st.Name] = store.NewActorProps(k.state, i, actors.Hardened(query.ToReply(closed))...)
 	}
 	return props
 }
