@@ -244,7 +244,7 @@ func (t *threadStates) Props(id record.TaskID, _ uint64) map[string]*actor.Props
 	for i, st := range t.node.plan.Load().stores(id) {
 		closed := query.New(query.StateStoreMigrated, st.Name, id.Partition)
 		closed.Cause = query.ErrStateStoreClosed
-		props[st.Name] = store.NewActorProps(k.state, i, actors.Hardened(query.ToReply(closed))...)
+		props[st.Name] = store.NewActorProps(k.state, i, actors.Hardened(func(any) any { return query.ToReply(closed) })...)
 	}
 	return props
 }

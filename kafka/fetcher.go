@@ -42,11 +42,14 @@ type Fetcher struct {
 // position is where the reader of one partition stands. A seek makes another one, so that an answer to an older request is
 // told from the newer reader.
 type position struct {
-	tp      record.TopicPartition
-	next    int64
-	credit  int
-	retryAt time.Time
-	tries   int
+	tp     record.TopicPartition
+	next   int64
+	credit int
+	// toldHigh and toldStable are the ends that the consumer last heard of; a merge of partitions waits for one that is
+	// not known to be caught up (KIP-695), so a change of them is delivered without records too.
+	toldHigh, toldStable int64
+	retryAt              time.Time
+	tries                int
 }
 
 // NewFetcher returns a running fetcher that reads nothing yet. deliver gets broker.Fetched, broker.FetchFailed and
@@ -72,7 +75,7 @@ func NewFetcher(cfg FetcherConfig, deliver func(broker.Event)) (*Fetcher, error)
 // Start reads a partition from the given offset; on one that is being read it moves the position.
 func (f *Fetcher) Start(tp record.TopicPartition, at int64) {
 	f.mu.Lock()
-	f.reading[tp] = &position{tp: tp, next: at, credit: f.cfg.Credit}
+	f.reading[tp] = &position{tp: tp, next: at, credit: f.cfg.Credit, toldHigh: -1, toldStable: -1}
 	f.mu.Unlock()
 	f.nudge(tp)
 }
@@ -285,9 +288,10 @@ func (f *Fetcher) advance(p *position, b *broker.Batch) bool {
 		return false
 	}
 	now.tries = 0
-	if b.Next == p.next {
+	if b.Next == p.next && b.HighWatermark == now.toldHigh && b.LastStable == now.toldStable {
 		return false
 	}
+	now.toldHigh, now.toldStable = b.HighWatermark, b.LastStable
 	now.next = b.Next
 	now.credit -= b.Bytes
 	return true

@@ -158,7 +158,8 @@ func (t *TaskState) metaWrites(v *view) (out [][2][]byte) {
 		out = append(out, [2][]byte{keyClock, binary.BigEndian.AppendUint64(nil, uint64(v.clock))})
 	}
 	for i, number := range t.numbers {
-		if m, ok := v.marks[i]; ok && m != old.marks[i] {
+		before, known := old.marks[i]
+		if m, ok := v.marks[i]; ok && (!known || m != before) {
 			out = append(out, [2][]byte{keyOffset(number), m.encode()})
 		}
 	}

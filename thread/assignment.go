@@ -138,6 +138,8 @@ func (l *Loop) startIfReady(e *entry) error {
 		}
 		e.task = t
 		t.Restoring()
+	} else {
+		e.task.Attach(e.state)
 	}
 	if err := e.task.Start(e.at); err != nil {
 		return err

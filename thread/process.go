@@ -37,10 +37,9 @@ func (l *Loop) process() (busy bool, err error) {
 		if err := e.task.Punctuate(l.now); err != nil {
 			return false, err
 		}
-		if n > 0 {
-			e.task.Credits(l.credit)
-			busy = busy || n == l.cfg.Budget
-		}
+		// Also without a record: a batch of markers alone is consumed as it arrives.
+		e.task.Credits(l.credit)
+		busy = busy || n == l.cfg.Budget
 	}
 	l.slot.Producer.Tick(l.now)
 	return busy, nil
