@@ -36,6 +36,7 @@ func (n *Node) run(ctx context.Context) error {
 	if err != nil {
 		return n.end(err)
 	}
+	n.states.wg.Go(func() { n.tend(n.ctx) })
 	var cause error
 	select {
 	case <-ctx.Done():
