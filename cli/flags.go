@@ -50,8 +50,6 @@ type command struct {
 	settings
 	dev  bool
 	once bool
-	// outside is the world in tests; nil is the real one.
-	outside world
 	input   []string
 }
 

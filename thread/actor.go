@@ -143,7 +143,7 @@ func (a *Actor) loopEnded(ctx actor.Context, m loopEnded) {
 	if m.epoch != a.epoch {
 		return
 	}
-	if errors.Is(m.err, Done) {
+	if errors.Is(m.err, ErrDone) {
 		if a.spec.Ended != nil {
 			a.spec.Ended(a.spec.Config.Slot.Name)
 		}
@@ -187,7 +187,7 @@ func (a *Actor) retire(ctx actor.Context, id record.TaskID) {
 func (a *Actor) run(loop *Loop, slot *Slot) {
 	defer close(a.ended)
 	err := a.drive(loop, slot)
-	if !errors.Is(err, Done) {
+	if !errors.Is(err, ErrDone) {
 		loop.Fail(time.Now(), err)
 		err = a.failure(err)
 	}

@@ -102,13 +102,13 @@ func (l *Loop) State() lifecycle.Thread { return l.machine.State() }
 // Stop asks for a clean end: a last commit, then every task closed. Step reports when it is done.
 func (l *Loop) Stop() { l.stopping = true }
 
-// Done is what Step returns once a stopped loop has nothing open.
-var Done = errors.New("thread: stopped")
+// ErrDone is what Step returns once a stopped loop has nothing open.
+var ErrDone = errors.New("thread: stopped")
 
 // Step takes in what has arrived, processes a bounded amount, and moves the commit on. It returns when it wants to be
 // called again even if nothing arrives: now, if there is work left.
 //
-// Its error ends the incarnation: Done after Stop, else the bare cause (a *task.ProcessError, a *broker.Error, an error
+// Its error ends the incarnation: ErrDone after Stop, else the bare cause (a *task.ProcessError, a *broker.Error, an error
 // of a store). Nothing may be called after it but Abandon.
 func (l *Loop) Step(now time.Time) (next time.Time, err error) {
 	l.now = now
@@ -140,7 +140,7 @@ func (l *Loop) Step(now time.Time) (next time.Time, err error) {
 
 func doneIf(done bool) error {
 	if done {
-		return Done
+		return ErrDone
 	}
 	return nil
 }
