@@ -48,9 +48,9 @@ type command struct {
 	app  App
 	proc Process
 	settings
-	dev  bool
-	once bool
-	input   []string
+	dev   bool
+	once  bool
+	input []string
 }
 
 // parse reads the command line and the settings. The command is nil if there is nothing more to do (--help).
