@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,8 +33,9 @@ type ClusterInfo struct {
 
 // TopicInfo is a topic as the cluster has it. ID tells a topic from one of the same name before or after it.
 type TopicInfo struct {
-	ID         string
-	Partitions int32
+	ID                string
+	Partitions        int32
+	ReplicationFactor int16
 }
 
 // TopicSpec is a topic to make. Replication -1 is the cluster's default.
@@ -98,7 +100,11 @@ func (a *Admin) Topics(ctx context.Context, names ...string) (map[string]TopicIn
 		for _, t := range m.Topics {
 			switch t.Err {
 			case sarama.ErrNoError:
-				infos[t.Name] = TopicInfo{ID: fmt.Sprintf("%x", t.Uuid[:]), Partitions: int32(len(t.Partitions))}
+				info := TopicInfo{ID: fmt.Sprintf("%x", t.Uuid[:]), Partitions: int32(len(t.Partitions))}
+				if len(t.Partitions) > 0 {
+					info.ReplicationFactor = int16(len(t.Partitions[0].Replicas))
+				}
+				infos[t.Name] = info
 			case sarama.ErrUnknownTopicOrPartition:
 			case sarama.ErrInvalidTopic:
 				return fmt.Errorf("kafka: topic name %q is not one that Kafka takes: use a-z A-Z 0-9 . _ - only", t.Name)
@@ -211,10 +217,21 @@ func (a *Admin) fits(ctx context.Context, s TopicSpec, info TopicInfo) error {
 	if err != nil {
 		return err
 	}
-	if has := configs["cleanup.policy"]; has != "" && !strings.Contains(has, want) {
+	if has := configs["cleanup.policy"]; !samePolicy(has, want) {
 		return &TopicMismatchError{s.Name, "the cleanup.policy", has, want, "alter the topic's configuration"}
 	}
 	return nil
+}
+
+// samePolicy compares clean-up policies, which are sets: "compact,delete" is "delete,compact".
+func samePolicy(a, b string) bool {
+	set := func(s string) []string {
+		s = strings.ReplaceAll(s, " ", "")
+		parts := strings.Split(s, ",")
+		slices.Sort(parts)
+		return slices.Compact(parts)
+	}
+	return slices.Equal(set(a), set(b))
 }
 
 // TopicConfig reads a topic's settings.
@@ -357,9 +374,35 @@ func fetchOffsets(to *link, group string, tps []record.TopicPartition) (broker.O
 	return offsets, nil
 }
 
-// DeleteRecords deletes what is below the given offsets.
+// opDeleteTopics is known to this room only.
+const opDeleteTopics broker.Op = "DeleteTopics"
+
+// DeleteTopics deletes topics; ones that do not exist are passed over.
+func (a *Admin) DeleteTopics(ctx context.Context, names ...string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	return retry(ctx, func() error {
+		answer, err := controllerCall(a, opDeleteTopics, func(b *sarama.Broker) (*sarama.DeleteTopicsResponse, error) {
+			return b.DeleteTopics(&sarama.DeleteTopicsRequest{Version: 4, Topics: names, Timeout: 15 * time.Second})
+		})
+		if err != nil {
+			return err
+		}
+		for name, code := range answer.TopicErrorCodes {
+			if code != sarama.ErrNoError && code != sarama.ErrUnknownTopicOrPartition {
+				return NewError(opDeleteTopics, int16(code), record.TopicPartition{Topic: name}, code)
+			}
+		}
+		return nil
+	})
+}
+
+// DeleteRecords deletes what is below the given offsets. An offset below the log's start is done already. A partition
+// that is refused (44: its topic is only compacted) does not keep the others from being done; the errors are joined.
 func (a *Admin) DeleteRecords(ctx context.Context, before map[record.TopicPartition]int64) error {
 	return retry(ctx, func() error {
+		var errs []error
 		byLeader := map[*link]map[string]*sarama.DeleteRecordsRequestTopic{}
 		for tp, at := range before {
 			to, _, ok := a.cluster.leaderOf(tp)
@@ -378,13 +421,22 @@ func (a *Admin) DeleteRecords(ctx context.Context, before map[record.TopicPartit
 			t.PartitionOffsets[tp.Partition] = at
 		}
 		for to, topics := range byLeader {
-			_, err := call(to, func(b *sarama.Broker) (*sarama.DeleteRecordsResponse, error) {
+			answer, err := call(to, func(b *sarama.Broker) (*sarama.DeleteRecordsResponse, error) {
 				return b.DeleteRecords(&sarama.DeleteRecordsRequest{Version: 1, Topics: topics, Timeout: 10 * time.Second})
 			})
 			if err != nil {
 				return asError(broker.OpDeleteRecords, record.TopicPartition{}, err)
 			}
+			for topic, t := range answer.Topics {
+				for id, p := range t.Partitions {
+					if p.Err != sarama.ErrNoError {
+						tp := record.TopicPartition{Topic: topic, Partition: id}
+						a.cluster.forget(tp)
+						errs = append(errs, NewError(broker.OpDeleteRecords, int16(p.Err), tp, p.Err))
+					}
+				}
+			}
 		}
-		return nil
+		return errors.Join(errs...)
 	})
 }

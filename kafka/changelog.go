@@ -65,6 +65,10 @@ func (c *Changelog) Read(ctx context.Context, tp record.TopicPartition, from, to
 		}
 		attempt = 0
 		if b.Next == from {
+			// Behind an open transaction: above the last stable offset a broker answers at once, whatever MaxWait says.
+			if !sleep(ctx, 20*time.Millisecond) {
+				return context.Cause(ctx)
+			}
 			continue
 		}
 		from = b.Next

@@ -15,6 +15,7 @@ const transportCode int16 = -2
 
 // row is one line of the table of broker errors.
 type row struct {
+	// ops are the requests that the line is about; nil means all that have no line of their own for the code.
 	ops   []broker.Op
 	code  int16
 	class broker.Class
@@ -27,7 +28,7 @@ var (
 	coordinated  = append([]broker.Op{broker.OpFindCoordinator, broker.OpInitProducerID, broker.OpAddPartitions, broker.OpAddOffsets, broker.OpTxnOffsetCommit, broker.OpEndTxn}, group...)
 	transactions = []broker.Op{broker.OpInitProducerID, broker.OpAddPartitions, broker.OpAddOffsets, broker.OpTxnOffsetCommit, broker.OpEndTxn}
 	reads        = []broker.Op{broker.OpFetch, broker.OpListOffsets}
-	admin        = []broker.Op{broker.OpCreateTopics, broker.OpDeleteRecords, broker.OpDescribeConfigs, broker.OpMetadata}
+	admin        = []broker.Op{broker.OpCreateTopics, broker.OpDeleteRecords, broker.OpDescribeConfigs, broker.OpMetadata, opDeleteTopics}
 )
 
 // table gives every code that a broker was seen to answer, or that KIP-691 names, its class. The first row that matches
@@ -53,6 +54,16 @@ var table = []row{
 	{[]broker.Op{broker.OpProduce}, 2, broker.Retry, "KIP-691: CorruptRecord"},
 	{[]broker.Op{broker.OpProduce}, 45, broker.Abort, "KIP-691: OutOfOrderSequence"},
 	{[]broker.Op{broker.OpProduce}, 59, broker.Abort, "KIP-691: UnknownProducerId"},
+	{[]broker.Op{broker.OpProduce}, 49, broker.Abort, "KIP-691: InvalidPidMapping; a new id helps"},
+	{[]broker.Op{broker.OpProduce}, 90, broker.Abort, "fenced or timed out: re-init decides"},
+	{[]broker.Op{broker.OpAddPartitions, broker.OpAddOffsets, broker.OpEndTxn}, 47, broker.Abort, "the older code for 90: re-init decides"},
+	{[]broker.Op{broker.OpAddPartitions, broker.OpAddOffsets}, 48, broker.Abort, "the transaction is gone, the producer is not"},
+	{[]broker.Op{broker.OpTxnOffsetCommit}, 49, broker.Abort, "the id expired: re-init gives a new one"},
+	{[]broker.Op{broker.OpTxnOffsetCommit}, 90, broker.Abort, "fenced or timed out: re-init decides; kfake's answer to a stale epoch"},
+	{[]broker.Op{broker.OpAddPartitions, broker.OpAddOffsets, broker.OpTxnOffsetCommit, broker.OpEndTxn}, 59, broker.Abort, "KIP-691: UnknownProducerId"},
+	{[]broker.Op{broker.OpAddPartitions, broker.OpAddOffsets, broker.OpTxnOffsetCommit, broker.OpEndTxn}, 120, broker.Abort, "KIP-890: TransactionAbortable"},
+	{[]broker.Op{broker.OpInitProducerID}, 47, broker.Migrated, "the older code for 90"},
+	{[]broker.Op{broker.OpEndTxn}, 7, broker.CommitUnknown, "a time-out says nothing about the outcome"},
 	{[]broker.Op{broker.OpProduce}, 46, broker.Ignore, "already in the log"},
 	{[]broker.Op{broker.OpProduce}, 3, broker.Retry, "KIP-691: UnknownTopicOrPartition"},
 	{[]broker.Op{broker.OpProduce}, 5, broker.Retry, "no leader at the moment"},
@@ -67,6 +78,7 @@ var table = []row{
 	{[]broker.Op{broker.OpProduce}, 17, broker.Fatal, "KIP-691: InvalidTopic"},
 	{[]broker.Op{broker.OpProduce}, 21, broker.Fatal, "KIP-691: InvalidRequiredAcks"},
 	{[]broker.Op{broker.OpTxnOffsetCommit, broker.OpOffsetCommit, broker.OpHeartbeat, broker.OpSyncGroup}, 22, broker.Migrated, "KIP-691: CommitFailed, from an old generation"},
+	{[]broker.Op{broker.OpLeaveGroup}, 25, broker.Ignore, "it has left already"},
 	{group, 25, broker.Migrated, "KIP-691: CommitFailed, an unknown member"},
 	{[]broker.Op{broker.OpTxnOffsetCommit}, 25, broker.Migrated, "KIP-691: CommitFailed, an unknown member"},
 	{append([]broker.Op{broker.OpTxnOffsetCommit}, group...), 82, broker.Migrated, "KIP-691: FencedInstanceId"},
@@ -76,6 +88,7 @@ var table = []row{
 	{[]broker.Op{broker.OpOffsetFetch}, 88, broker.Retry, "a transaction's offsets are pending"},
 	{[]broker.Op{broker.OpOffsetFetch}, 69, broker.Ignore, "nothing was committed"},
 	{reads, 1, broker.Abort, "the reset policy decides"},
+	{reads, 2, broker.Retry, "damaged on its way"},
 	{reads, 3, broker.Retry, "metadata is stale"},
 	{reads, 5, broker.Retry, "no leader at the moment"},
 	{reads, 6, broker.Retry, "metadata is stale"},
@@ -92,7 +105,14 @@ var table = []row{
 	{admin, 7, broker.Retry, "slow controller"},
 	{admin, 36, broker.Ignore, "it exists"},
 	{admin, 41, broker.Retry, "the controller moved"},
+	{nil, 7, broker.Retry, "slow broker, or one that waits for its replicas; outages never end a node"},
+	{nil, 8, broker.Retry, "the broker is starting"},
+	{nil, 13, broker.Retry, "network exception"},
+	{nil, 89, broker.Retry, "a quota: later"},
 }
+
+// anyOp stands for every request in the index of the table.
+const anyOp broker.Op = ""
 
 type tableKey struct {
 	op   broker.Op
@@ -102,7 +122,11 @@ type tableKey struct {
 var byOpAndCode = func() map[tableKey]broker.Class {
 	m := map[tableKey]broker.Class{}
 	for _, r := range table {
-		for _, op := range r.ops {
+		ops := r.ops
+		if ops == nil {
+			ops = []broker.Op{anyOp}
+		}
+		for _, op := range ops {
 			if _, ok := m[tableKey{op, r.code}]; !ok {
 				m[tableKey{op, r.code}] = r.class
 			}
@@ -122,8 +146,10 @@ func Classify(op broker.Op, code int16) broker.Class {
 		}
 		return broker.Retry
 	}
-	if c, ok := byOpAndCode[tableKey{op, code}]; ok {
-		return c
+	for _, o := range [...]broker.Op{op, anyOp} {
+		if c, ok := byOpAndCode[tableKey{o, code}]; ok {
+			return c
+		}
 	}
 	return broker.Fatal
 }

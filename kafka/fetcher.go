@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"reflect"
 	"sync"
 	"time"
 
@@ -33,6 +34,10 @@ type Fetcher struct {
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 
+	// order is held from the moment a position moves until its batch is delivered: while a leader moves, two brokers'
+	// goroutines read one partition, and a later batch that overtook an earlier one would be dropped as stale by the owner
+	// and never be read again.
+	order   sync.Mutex
 	mu      sync.Mutex
 	reading map[record.TopicPartition]*position
 	readers map[*link]chan struct{} // wakes the broker's goroutine
@@ -244,7 +249,7 @@ func (f *Fetcher) request(to *link) (asked []*position, r *sarama.FetchRequest, 
 		}
 		if now.Before(p.retryAt) {
 			idle = min(idle, p.retryAt.Sub(now))
-			r.MaxWaitTime = 10
+			r.MaxWaitTime = min(r.MaxWaitTime, max(1, int32(p.retryAt.Sub(now).Milliseconds())))
 			continue
 		}
 		if p.credit <= 0 {
@@ -259,6 +264,14 @@ func (f *Fetcher) request(to *link) (asked []*position, r *sarama.FetchRequest, 
 
 // onAnswer turns an answer into one event.
 func (f *Fetcher) onAnswer(asked []*position, answer *sarama.FetchResponse) {
+	var failed []*position
+	defer func() {
+		for _, p := range failed {
+			f.onError(p, answer.GetBlock(p.tp.Topic, p.tp.Partition))
+		}
+	}()
+	f.order.Lock()
+	defer f.order.Unlock()
 	var batches []broker.Batch
 	for _, p := range asked {
 		block := answer.GetBlock(p.tp.Topic, p.tp.Partition)
@@ -266,7 +279,7 @@ func (f *Fetcher) onAnswer(asked []*position, answer *sarama.FetchResponse) {
 			continue
 		}
 		if block.Err != sarama.ErrNoError {
-			f.onError(p, block)
+			failed = append(failed, p) // may ask the cluster: after the batches are out
 			continue
 		}
 		b := decodeBlock(p.tp, p.next, block, f.cfg.ReadCommitted)
@@ -288,8 +301,14 @@ func (f *Fetcher) advance(p *position, b *broker.Batch) bool {
 		return false
 	}
 	now.tries = 0
-	if b.Next == p.next && b.HighWatermark == now.toldHigh && b.LastStable == now.toldStable {
-		return false
+	if b.Next == p.next {
+		if f.cfg.ReadCommitted && p.next > b.LastStable {
+			// A broker ignores MaxWait here and answers at once: without a pause this is a busy loop.
+			now.retryAt = time.Now().Add(aboveStablePause)
+		}
+		if b.HighWatermark == now.toldHigh && b.LastStable == now.toldStable {
+			return false
+		}
 	}
 	now.toldHigh, now.toldStable = b.HighWatermark, b.LastStable
 	now.next = b.Next
@@ -300,15 +319,22 @@ func (f *Fetcher) advance(p *position, b *broker.Batch) bool {
 func (f *Fetcher) onError(p *position, block *sarama.FetchResponseBlock) {
 	err := NewError(broker.OpFetch, int16(block.Err), p.tp, block.Err)
 	if err.Class == broker.Retry {
-		f.cluster.forget(p.tp)
-		f.mu.Lock()
-		if now := f.reading[p.tp]; now != nil {
-			now.tries++
-			now.retryAt = time.Now().Add(backoff(now.tries))
-		}
-		f.mu.Unlock()
-		f.poke()
+		f.later(p)
 		return
+	}
+	failed := broker.FetchFailed{Source: p.tp, Position: p.next, Err: err}
+	if err.Code == broker.CodeOffsetOutOfRange {
+		// The answer itself has -1 for the range on a real broker.
+		ranges := map[record.TopicPartition]Range{}
+		if f.cluster.ends([]record.TopicPartition{p.tp}, false, ranges) != nil {
+			f.later(p)
+			return
+		}
+		r := ranges[p.tp]
+		if r.Start <= p.next && p.next <= r.HighWatermark && f.later(p) <= outOfRangeTries {
+			return // a replica that lags behind its leader said so
+		}
+		failed.LogStart, failed.HighWatermark = r.Start, r.HighWatermark
 	}
 	f.mu.Lock()
 	now := f.reading[p.tp]
@@ -320,8 +346,28 @@ func (f *Fetcher) onError(p *position, block *sarama.FetchResponseBlock) {
 	if !current {
 		return
 	}
-	failed := broker.FetchFailed{Source: p.tp, Position: p.next, LogStart: block.LogStartOffset, HighWatermark: block.HighWaterMarkOffset, Err: err}
 	f.deliver(failed)
+}
+
+const (
+	// aboveStablePause is how long a read_committed position above the last stable offset is not asked for.
+	aboveStablePause = 50 * time.Millisecond
+	// outOfRangeTries is how often an offset that the leader has may be refused before the partition is given up.
+	outOfRangeTries = 3
+)
+
+// later has a partition looked up and asked for again after a pause. It says how often in a row that was.
+func (f *Fetcher) later(p *position) (tries int) {
+	f.cluster.forget(p.tp)
+	f.mu.Lock()
+	if now := f.reading[p.tp]; now != nil {
+		now.tries++
+		tries = now.tries
+		now.retryAt = time.Now().Add(backoff(tries))
+	}
+	f.mu.Unlock()
+	f.poke()
+	return tries
 }
 
 // decodeBlock copies nothing but the records' frames: keys and values share the answer's memory.
@@ -364,7 +410,22 @@ func decodeBlock(tp record.TopicPartition, from int64, block *sarama.FetchRespon
 			b.Records = append(b.Records, raw)
 		}
 	}
+	if b.Next == from {
+		b.Next = max(from, behindEmptyBatches(block))
+	}
 	return b
+}
+
+// behindEmptyBatches is the offset after an answer in which every batch has lost all its records. Compaction keeps such
+// batches (they hold a producer's last sequence), and the client library leaves them out of the answer's records: a reader
+// that went by those would ask for the same offset for ever. The library knows the offset but does not export it, so it is
+// read by its name; a test notices when that name changes.
+func behindEmptyBatches(block *sarama.FetchResponseBlock) int64 {
+	next := reflect.ValueOf(block).Elem().FieldByName("recordsNextOffset")
+	if !next.IsValid() || next.Kind() != reflect.Pointer || next.IsNil() || block.Partial {
+		return -1
+	}
+	return next.Elem().Int()
 }
 
 // abortedFilter leaves out what a read_committed reader must not see: batches of a producer between the first offset of

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -380,8 +381,7 @@ func (s *sender) onBlock(l *line, b *batch, block *sarama.ProduceResponseBlock, 
 		if block.ErrorMessage != nil {
 			err.Cause = fmt.Errorf("%w: %s", block.Err, *block.ErrorMessage)
 		}
-		s.failed = append(s.failed, err)
-		s.finish(l, b)
+		s.refuse(l, b, block, err)
 	case broker.Retry:
 		s.cluster.forget(b.tp)
 		s.again(l, b, err, now)
@@ -392,6 +392,52 @@ func (s *sender) onBlock(l *line, b *batch, block *sarama.ProduceResponseBlock, 
 		s.broken = err
 		s.finish(l, b)
 	}
+}
+
+// refuse takes the bad records out of a refused batch. A broker refuses the whole batch for one of them; where it names
+// them the rest goes out again, and where it does not the batch is halved until the bad ones are alone. The sequence of the
+// refused batch is free again, and nothing was in flight behind it.
+func (s *sender) refuse(l *line, b *batch, block *sarama.ProduceResponseBlock, err *broker.Error) {
+	bad := map[int]bool{}
+	for _, e := range block.RecordErrors {
+		bad[int(e.BatchIndex)] = true
+	}
+	n := len(b.records)
+	var parts []*batch
+	switch {
+	case n == 1:
+		bad = map[int]bool{0: true}
+	case len(bad) > 0:
+		parts = []*batch{s.part(b, 0, n, bad)}
+	default:
+		parts = []*batch{s.part(b, 0, n/2, nil), s.part(b, n/2, n, nil)}
+	}
+	for range bad {
+		s.failed = append(s.failed, err)
+	}
+	s.finish(l, b)
+	parts = slices.DeleteFunc(parts, func(p *batch) bool { return len(p.records) == 0 })
+	l.queue = append(parts, l.queue...)
+}
+
+// part copies some records of a batch into a new one, which takes their bytes over.
+func (s *sender) part(b *batch, from, to int, without map[int]bool) *batch {
+	p := s.producer.newBatch(b.tp)
+	p.number, p.deadline = b.number, b.deadline
+	for i := from; i < to; i++ {
+		if without[i] {
+			continue
+		}
+		r := &b.records[i]
+		raw := record.Raw{Key: r.Key, Value: r.Value, Timestamp: b.first + r.TimestampDelta.Milliseconds()}
+		for _, h := range r.Headers {
+			raw.Headers = append(raw.Headers, record.Header{Key: string(h.Key), Value: h.Value})
+		}
+		size := recordSize(&raw)
+		p.add(&raw, size)
+		b.bytes -= size
+	}
+	return p
 }
 
 // again keeps a batch first in its line for another try, until its delivery time-out.
