@@ -9,13 +9,19 @@ import (
 
 // Build checks everything that was added and returns the topology. Its error joins a *BuildError for every mistake, each
 // naming the node, store or topic.
+//
+// Legal although it may look wrong: writing to a topic that the application reads (a loop through a topic that it does
+// not own), and an aggregation, a Peek or a processor at the end of a stream.
 func (b *Builder) Build() (*Topology, error) {
-	b.checkNames()
-	b.checkTopics()
-	b.checkStores()
-	b.checkNodes()
-	if len(b.errs) > 0 {
-		return nil, errors.Join(b.errs...)
+	check := *b // a copy: what is found now must not be found again by the next Build
+	check.errs = slices.Clone(b.errs)
+	check.checkNames()
+	check.checkTopics()
+	check.checkStores()
+	check.checkNodes()
+	check.checkCycles()
+	if len(check.errs) > 0 {
+		return nil, errors.Join(check.errs...)
 	}
 	t := &Topology{topics: b.topicOrder}
 	for _, nodes := range b.components() {
@@ -88,16 +94,41 @@ func (b *Builder) checkStores() {
 	}
 }
 
-// checkNodes finds streams that compute nothing, and repartition topics that feed themselves without anything in between.
+// checkNodes finds streams that compute nothing.
 func (b *Builder) checkNodes() {
 	for _, n := range b.nodes {
 		if len(n.children) == 0 && (n.kind == sourceKind || n.kind == operatorKind) {
 			b.fail(n.name, DeadEnd, "write the stream somewhere, keep it in a store, or leave it out")
 		}
-		if n.kind == sinkKind && n.topic.internal && slices.ContainsFunc(n.parents, func(p *node) bool { return p.kind == sourceKind && p.topic == n.topic }) {
-			b.fail(n.name, Cycle, "repartition topic %q is written with what is read from it", n.topic.name)
+	}
+}
+
+// checkCycles finds repartition topics that feed themselves, however long the way: their records would go round for
+// ever, and no partition count has an origin there. A loop through a topic that the application does not own is legal,
+// as in Kafka Streams: others may take part in it, and its partition count is known.
+func (b *Builder) checkCycles() {
+	for _, t := range b.topicOrder {
+		if t.internal && t.source != nil && reaches(t.source, t, map[*node]bool{}) {
+			b.fail(t.source.name, Cycle, "repartition topic %q feeds itself", t.name)
 		}
 	}
+}
+
+func reaches(n *node, t *topicNode, seen map[*node]bool) bool {
+	if seen[n] {
+		return false
+	}
+	seen[n] = true
+	next := n.children
+	if n.kind == sinkKind && n.topic.internal {
+		if n.topic == t {
+			return true
+		}
+		if n.topic.source != nil {
+			next = []*node{n.topic.source}
+		}
+	}
+	return slices.ContainsFunc(next, func(c *node) bool { return reaches(c, t, seen) })
 }
 
 // components are the nodes that belong together, in the order of their first sources.

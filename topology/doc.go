@@ -1,2 +1,26 @@
-// Package topology is what a Millrace application computes, as pure data.
+// Package topology is what a Millrace application computes, as pure data: typed handles of topics and stores, a builder,
+// sub-topologies, and the closures that a task runs. It knows no Kafka client, no store engine and no goroutine.
+//
+// What you can rely on:
+//
+//  1. Types are checked by the compiler. Records go from node to node as values through typed closures; nothing is boxed
+//     per record, and operators, counts and sinks allocate nothing per record for codecs that allocate nothing.
+//  2. The same calls in the same order give the same node names and sub-topology numbers. Sub-topologies are the parts
+//     that streams and shared stores hold together, cut at topics, numbered by their first source.
+//  3. Build returns every mistake at once, joined, each a *BuildError that names the node.
+//  4. Count, Reduce and Aggregate emit once per key per commit, unless EveryUpdate is given; they drop records without
+//     key or value, counted by reason; a result has the highest timestamp of what went into it.
+//  5. What a processor forwards goes through all nodes below before Forward returns.
+//  6. Errors say where they come from, wrapped once: *DeserializationError, *ProcessorError (the user's code),
+//     *StoreError, *SinkError. Panics of the user's code go through to the task.
+//
+// What you must do:
+//
+//  1. Declare each handle once, as a variable, and use it everywhere.
+//  2. Call a Builder from one goroutine, and an Instance from its task's goroutine only.
+//  3. Return the errors of Forward, of emit and of stores as they are, or wrapped with %w.
+//  4. Send a stream whose key was changed Through a repartition topic before it is aggregated: records with one key meet
+//     only within one partition. This is not detected.
+//  5. Not keep a decoded string or slice of a record longer than you need: it may hold a whole fetched batch
+//     (record/codec). Values read from stores are the caller's own.
 package topology

@@ -3,7 +3,6 @@ package topology
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -121,51 +120,6 @@ func names(nodes []*node) string {
 	}
 	slices.Sort(s)
 	return strings.Join(s, ", ")
-}
-
-// RepartitionCounts gives every repartition topic its partition count: its own if it has one, else the largest of the
-// sources upstream of it. sources are the counts of the other topics, by name in Kafka. A topic whose count is in neither
-// is a *BuildError.
-func (t *Topology) RepartitionCounts(sources map[string]int32) (map[string]int32, error) {
-	counts := maps.Clone(sources)
-	out := map[string]int32{}
-	for range t.topics { // each round settles at least one more, or none can be
-		for _, s := range t.SubTopologies {
-			upstream, known := s.widest(counts)
-			for _, sink := range s.Sinks {
-				if !sink.Internal {
-					continue
-				}
-				n := t.fixed(sink.Topic)
-				if n == 0 && known {
-					n = upstream
-				}
-				if n > 0 {
-					counts[sink.Topic] = max(n, out[sink.Topic])
-					out[sink.Topic] = counts[sink.Topic]
-				}
-			}
-		}
-	}
-	var errs []error
-	for _, s := range t.SubTopologies {
-		for _, src := range s.Sources {
-			if counts[src.Topic] == 0 {
-				errs = append(errs, &BuildError{Node: src.Topic, Reason: UnknownPartitions, Detail: "give the repartition topic a count with WithPartitions"})
-			}
-		}
-	}
-	return out, errors.Join(errs...)
-}
-
-// fixed is the count that a repartition topic was declared with; 0 if none.
-func (t *Topology) fixed(topic string) int32 {
-	for _, n := range t.topics {
-		if n.internal && RepartitionTopic(t.app, n.name) == topic {
-			return n.partitions
-		}
-	}
-	return 0
 }
 
 func (s *SubTopology) widest(counts map[string]int32) (n int32, known bool) {
