@@ -9,13 +9,8 @@ import (
 	. "github.com/millrace-io/millrace/topology"
 )
 
-type fataler interface {
-	Helper()
-	Fatal(...any)
-}
-
 // chain is one source's input with 1000 keys that its stores know already. Outputs count as sent and keep nothing.
-func chain(t fataler, wire func(*Builder)) (func(*record.Raw) error, *Instance, []record.Raw) {
+func chain(t testing.TB, wire func(*Builder)) (func(*record.Raw) error, *Instance, []record.Raw) {
 	t.Helper()
 	b := NewBuilder()
 	wire(b)
