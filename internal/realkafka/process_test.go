@@ -26,11 +26,10 @@ const patience = 45 * time.Second
 
 // binary is the program under test, built once: a process of its own can be killed like one.
 var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "millrace-binary-")
+	path, err := filepath.Abs("../../bin/millrace-under-test")
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "millrace")
 	if out, err := exec.Command("go", "build", "-o", path, "../../cmd/node").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cmd/node does not build: %w\n%s", err, out)
 	}
