@@ -49,7 +49,7 @@ type Node struct {
 	dir       *store.Directory
 	admin     *kafka.Admin
 	changelog *kafka.Changelog
-	reader    store.ChangelogReader
+	restorer  *actor.PID
 	clusterID string
 	topicIDs  map[string]string
 

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/millrace-io/millrace/actors"
 	"github.com/millrace-io/millrace/kafka"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/store"
@@ -45,9 +46,13 @@ func (n *Node) prepare(ctx context.Context) error {
 	if n.changelog, err = kafka.NewChangelog(n.kafkaConfig("restore")); err != nil {
 		return err
 	}
-	n.reader = changelogReader{n.changelog}
-	return nil
+	props := store.NewRestoreActorProps(changelogReader{n.changelog}, restoresAtOnce, actors.Hardened(func(any) any { return nil })...)
+	n.restorer, err = n.system.Root.SpawnNamed(props, n.app+"-restore-"+n.system.ProcessRegistry.NextId())
+	return err
 }
+
+// restoresAtOnce is how many tasks restore at a time. More share the same disk and connections; fewer leave one of them idle.
+const restoresAtOnce = 4
 
 func (n *Node) kafkaConfig(role string) kafka.Config {
 	return kafka.Config{Brokers: n.opts.brokers, ClientID: "millrace-" + n.app + "-" + role, Logger: n.opts.logger}

@@ -94,6 +94,9 @@ func (n *Node) stopTree(t *tree, cause error) error {
 func (n *Node) release() {
 	n.cancel()
 	n.states.wg.Wait()
+	if n.restorer != nil {
+		n.system.Root.Stop(n.restorer)
+	}
 	if n.changelog != nil {
 		n.changelog.Close()
 	}

@@ -145,24 +145,56 @@ func (t *threadStates) openState(id record.TaskID) (*store.TaskState, error) {
 	return state, nil
 }
 
-// restore brings every store of the task to the end of its changelog.
+// restore has the restore actor bring every store of the task to the end of its changelog, and waits for it.
 func (t *threadStates) restore(ctx context.Context, k *keeper, epoch uint64) {
-	for i, st := range t.node.plan.Load().stores(k.id) {
-		if !st.Changelog {
-			continue
+	specs := t.node.plan.Load().stores(k.id)
+	var stores []int
+	for i, st := range specs {
+		if st.Changelog {
+			stores = append(stores, i)
 		}
-		progress := func(p lifecycle.Progress) { t.node.router.Restoring(st.Name, k.id.Partition, p) }
-		result, err := store.Restore(ctx, k.state, i, t.node.reader, progress)
+	}
+	if len(stores) > 0 {
+		results, err := t.node.restore(ctx, k, specs, stores)
+		if ctx.Err() != nil {
+			return // closed while it was restored
+		}
 		if err != nil {
-			if ctx.Err() == nil {
-				t.node.router.Failed(st.Name, k.id.Partition, err)
-				t.slot.Inbox.Put(thread.StateFailed{Task: k.id, Epoch: epoch, Err: fmt.Errorf("restore store %q: %w", st.Name, err)})
-			}
+			t.restoreFailed(k, epoch, specs[stores[max(len(results), 1)-1]].Name, err)
 			return
 		}
-		t.node.opts.logger.Debug("restored", "store", st.Name, "partition", k.id.Partition, "result", result)
+		for i, r := range results {
+			t.node.opts.logger.Debug("restored", "store", specs[stores[i]].Name, "partition", k.id.Partition, "result", r)
+		}
 	}
 	t.slot.Inbox.Put(thread.StateReady{Task: k.id, Epoch: epoch, State: taskState{k.state}})
+}
+
+func (t *threadStates) restoreFailed(k *keeper, epoch uint64, name string, err error) {
+	t.node.router.Failed(name, k.id.Partition, err)
+	t.slot.Inbox.Put(thread.StateFailed{Task: k.id, Epoch: epoch, Err: fmt.Errorf("restore store %q: %w", name, err)})
+}
+
+// restore asks the restore actor, which runs a bounded number at a time, and tells it when ctx ends.
+func (n *Node) restore(ctx context.Context, k *keeper, specs []topology.StoreSpec, stores []int) ([]store.RestoreResult, error) {
+	type outcome struct {
+		results []store.RestoreResult
+		err     error
+	}
+	done := make(chan outcome, 1)
+	n.system.Root.Send(n.restorer, &store.StartRestore{
+		State: k.state, Stores: stores,
+		Progress: func(i int, p lifecycle.Progress) { n.router.Restoring(specs[i].Name, k.id.Partition, p) },
+		Done:     func(results []store.RestoreResult, err error) { done <- outcome{results, err} },
+	})
+	select {
+	case o := <-done:
+		return o.results, o.err
+	case <-ctx.Done():
+		n.system.Root.Send(n.restorer, &store.CancelRestore{State: k.state})
+		o := <-done
+		return o.results, o.err
+	}
 }
 
 // Replay implements thread.States.

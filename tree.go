@@ -46,7 +46,8 @@ type slot struct {
 
 // startTree makes the slots and spawns the node actor, which spawns the threads.
 func (n *Node) startTree() (*tree, error) {
-	t := &tree{node: n, watch: &threadWatcher{node: n}, failed: make(chan error, 1), threads: map[string]*actor.PID{}, ended: make(chan struct{})}
+	t := &tree{node: n, failed: make(chan error, 1), threads: map[string]*actor.PID{}, ended: make(chan struct{})}
+	t.watch = &threadWatcher{node: n, failed: t.fail}
 	for i := range n.opts.threads {
 		s, err := n.newSlot("thread-" + strconv.Itoa(i+1))
 		if err != nil {
@@ -87,11 +88,14 @@ func (a *nodeActor) Receive(ctx actor.Context) {
 }
 
 func (t *tree) threadProps(s *slot) *actor.Props {
-	n, p := t.node, t.node.plan.Load()
+	n := t.node
 	states := n.states.of(s.Slot)
 	return thread.Props(thread.Spec{
 		Config: thread.Config{
-			Slot: s.Slot, Positions: &positions{n, s.Slot}, States: states, Watcher: t.watch, TaskOf: p.taskOf, Sources: p.sources,
+			Slot: s.Slot, Positions: &positions{n, s.Slot}, States: states, Watcher: t.watch,
+			TaskOf:  func(tp record.TopicPartition) (record.TaskID, bool) { return n.plan.Load().taskOf(tp) },
+			Sources: func(id record.TaskID) []record.TopicPartition { return n.plan.Load().sources(id) },
+
 			NewTask:        n.newTask,
 			CommitInterval: n.opts.commitInterval, UncommittedBytes: 64 << 20, BufferedBytes: 32 << 20, Budget: 1000, Log: n.opts.logger,
 		},
@@ -150,6 +154,11 @@ func (t *tree) end(name string) {
 // gaveUp is called when supervision does not restart a thread.
 func (t *tree) gaveUp(name string, cause error) {
 	t.end(name)
+	t.fail(cause)
+}
+
+// fail ends the node; the first cause counts.
+func (t *tree) fail(cause error) {
 	select {
 	case t.failed <- cause:
 	default:
@@ -193,7 +202,11 @@ func (t *tree) close(ctx context.Context, leave bool) error {
 }
 
 // threadWatcher publishes what the loops of the node's threads do.
-type threadWatcher struct{ node *Node }
+type threadWatcher struct {
+	node *Node
+	// failed ends the node with a cause that no restart can help with.
+	failed func(error)
+}
 
 var _ thread.Watcher = (*threadWatcher)(nil)
 
@@ -225,6 +238,11 @@ func (w *threadWatcher) Assignment(member string, data []byte) (more bool) {
 	owners, err := assign.DecodeOwners(data)
 	if err != nil {
 		w.node.opts.logger.Warn("the assignment cannot be read; owners of other partitions are not known", "err", err)
+		return false
+	}
+	if err := w.node.grow(owners); err != nil {
+		w.node.opts.logger.Error("the application cannot go on", "err", err)
+		w.failed(err)
 		return false
 	}
 	byStore := map[string]map[int32]string{}

@@ -440,3 +440,25 @@ func (a *Admin) DeleteRecords(ctx context.Context, before map[record.TopicPartit
 		return errors.Join(errs...)
 	})
 }
+
+// CreatePartitions raises topics to the given partition counts. A count that is not higher is an error (code 37).
+func (a *Admin) CreatePartitions(ctx context.Context, counts map[string]int32) error {
+	wanted := map[string]*sarama.TopicPartition{}
+	for topic, n := range counts {
+		wanted[topic] = &sarama.TopicPartition{Count: n}
+	}
+	return retry(ctx, func() error {
+		answer, err := controllerCall(a, broker.OpCreateTopics, func(b *sarama.Broker) (*sarama.CreatePartitionsResponse, error) {
+			return b.CreatePartitions(&sarama.CreatePartitionsRequest{Version: 1, TopicPartitions: wanted, Timeout: 15 * time.Second})
+		})
+		if err != nil {
+			return err
+		}
+		for topic, e := range answer.TopicPartitionErrors {
+			if e.Err != sarama.ErrNoError {
+				return NewError(broker.OpCreateTopics, int16(e.Err), record.TopicPartition{Topic: topic}, e.Err)
+			}
+		}
+		return nil
+	})
+}
