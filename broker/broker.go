@@ -37,7 +37,8 @@ type Batch struct {
 }
 
 // Event is one of the types below that say "an event": Assigned, Revoking, Lost, Rejoining, GroupFailed,
-// OffsetsFetched, OffsetsCommitted, Fetched, FetchFailed, Flushed, ConnectionChanged. Rooms that use brokers add events of their own
+// OffsetsFetched, OffsetsCommitted, Fetched, FetchFailed, Flushed, TransactionEnded, TransactionAborted, Fenced,
+// ConnectionChanged. Rooms that use brokers add events of their own
 // to the same inbox (a store that was opened, an apply that is done).
 type Event any
 
@@ -104,10 +105,61 @@ type Flushed struct {
 	Token uint64
 	// Ends has, for each partition written since the last Flushed, the offset after its last record.
 	Ends map[record.TopicPartition]int64
-	// Failed are the records that the broker refused (Class Record), with why.
-	Failed []*Error
+	// Refused are the records that the broker refused (Class Record), with why. All others are in their logs.
+	Refused []Refused
 	// Err is why the flush as a whole failed: some records may be missing from the log, others may be there.
 	Err *Error
+}
+
+// Refused is a record that a broker did not take although the producer did.
+type Refused struct {
+	Source record.TopicPartition
+	// Record is the refused record; its bytes are the receiver's.
+	Record record.Raw
+	Err    *Error
+}
+
+// Outgoing is a record with its destination.
+type Outgoing struct {
+	To     record.TopicPartition
+	Record record.Raw
+}
+
+// Membership is who commits offsets in a transaction. It is what fences a zombie (KIP-447): the group refuses a
+// generation that is over, and a member that it does not know.
+type Membership struct {
+	Group      string
+	Generation int32
+	MemberID   string
+	// InstanceID is empty for a dynamic member. For a static one it must be there: without it the group does not notice
+	// that somebody else came back under the same name.
+	InstanceID string
+}
+
+// TransactionEnded is an event: the answer to Producer.Commit. With a nil Err the transaction is committed: outputs,
+// changelog records and offsets count, and consumers see them as soon as the markers are written.
+//
+// Class Abort: it is not committed, and the producer is well; what it held is still there until Producer.Abort. Class
+// Migrated: the same, because the group or another producer of the same name has taken over. CommitUnknown: even asking
+// again did not tell; after Producer.Abort, committed offsets that are read with stable set tell by their metadata.
+// Fatal: configuration, authorisation or a bug.
+type TransactionEnded struct {
+	Token uint64
+	Err   *Error
+}
+
+// TransactionAborted is an event: the answer to Producer.Abort. With a nil Err nothing that was appended before it will
+// ever count, and the producer can be used again. Class Migrated: another producer has taken the transactional id over;
+// the next Abort takes it back, which only a member of the present generation may ask for. Fatal: it cannot be used.
+type TransactionAborted struct {
+	Token uint64
+	Err   *Error
+}
+
+// Fenced is an event: the answer to Producer.Fence. With a nil Err the transactional id's open transaction is over.
+type Fenced struct {
+	Token uint64
+	Err   *Error
 }
 
 // ConnectionChanged is an event: a role ("group", "fetch", "produce") lost its broker or found it again. Outages never

@@ -205,8 +205,8 @@ func (s *realSink) Flush(ctx context.Context) error {
 		if f.Err != nil {
 			errs = append(errs, f.Err)
 		}
-		for _, e := range f.Failed {
-			errs = append(errs, e)
+		for _, e := range f.Refused {
+			errs = append(errs, e.Err)
 		}
 		return errors.Join(errs...)
 	case <-ctx.Done():

@@ -154,7 +154,7 @@ func TestProducerRetriesWithoutLossOrDuplicate(t *testing.T) {
 			defer fault.Remove()
 			w.put(t, tp(0), 50, 100)
 			w.put(t, tp(1), 0, 100)
-			if f := w.flush(t); f.Err != nil || len(f.Failed) > 0 || f.Ends[tp(1)] != 100 {
+			if f := w.flush(t); f.Err != nil || len(f.Refused) > 0 || f.Ends[tp(1)] != 100 {
 				t.Fatalf("%+v", f)
 			}
 			if fault.Hits() != 3 {
@@ -188,7 +188,7 @@ func TestProducerOutlivesLostConnectionsAndMoves(t *testing.T) {
 		c.Kfake().ShufflePartitionLeaders()
 		w.Tick(time.Now())
 	}
-	if f := w.flush(t); f.Err != nil || len(f.Failed) > 0 {
+	if f := w.flush(t); f.Err != nil || len(f.Refused) > 0 {
 		t.Fatalf("%+v", f)
 	}
 	if dropped < 6 {
@@ -209,7 +209,7 @@ func TestProducerTellsRefusedRecords(t *testing.T) {
 	defer fault.Remove()
 	w.put(t, tp(0), 0, 10)
 	f := w.flush(t)
-	if f.Err != nil || len(f.Failed) != 1 || f.Failed[0].Class != broker.Record || f.Failed[0].Source != tp(0) {
+	if f.Err != nil || len(f.Refused) != 1 || f.Refused[0].Err.Class != broker.Record || f.Refused[0].Source != tp(0) {
 		t.Fatalf("%+v", f)
 	}
 	if records := logOf(t, c.Addrs(), tp(0), false); len(records) != 9 {
@@ -240,7 +240,7 @@ func TestProducerResendsWhatWasNotNamed(t *testing.T) {
 		return res, nil, true
 	})
 	w.put(t, tp(0), 0, 10)
-	if f := w.flush(t); f.Err != nil || len(f.Failed) != 2 || f.Ends[tp(0)] != 8 || w.Buffered() != 0 {
+	if f := w.flush(t); f.Err != nil || len(f.Refused) != 2 || f.Ends[tp(0)] != 8 || w.Buffered() != 0 {
 		t.Fatalf("%+v, %d bytes left", f, w.Buffered())
 	}
 	inOrder(t, logOf(t, c.Addrs(), tp(0), false), 8)
@@ -312,7 +312,7 @@ func TestProducerResetDropsWhatNoBrokerHasSeen(t *testing.T) {
 	c := groupCluster(t, 1)
 	w := newWriter(t, c.Addrs(), nil)
 	w.put(t, tp(0), 77, 3) // in an open batch
-	w.Reset()
+	w.Abort(1)
 	if n := w.Buffered(); n != 0 {
 		t.Fatalf("%d bytes are still counted", n)
 	}

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -54,7 +55,7 @@ func (c *ProducerConfig) fill() error {
 var codecs = map[string]sarama.CompressionCodec{"": sarama.CompressionNone, "none": sarama.CompressionNone, "gzip": sarama.CompressionGZIP,
 	"snappy": sarama.CompressionSnappy, "lz4": sarama.CompressionLZ4, "zstd": sarama.CompressionZSTD}
 
-// Producer is an idempotent batching producer on raw Produce requests. Append, Tick, Flush and Reset belong to one
+// Producer is an idempotent batching producer on raw Produce requests. Append, Tick, Flush and Abort belong to one
 // goroutine, its owner; batches are sent and acknowledged by the producer's own. Per partition one batch is under way at a
 // time, so order is kept and a refused batch leaves no sequence gap behind it; many partitions share a request.
 type Producer struct {
@@ -204,15 +205,41 @@ func (p *Producer) Partitions(topic string) (int32, error) {
 	return n, err
 }
 
-// Reset forgets what an earlier owner appended, as far as no broker has seen it, and its flushes. A batch that was sent
-// once is finished: its sequence may be in the log, and another batch under the same one would be taken for a duplicate.
-func (p *Producer) Reset() {
+// Amend adds records to what the last Flush has sent and flushes again.
+func (p *Producer) Amend(token uint64, records []broker.Outgoing) {
+	for i := range records {
+		if err := p.Append(records[i].To, &records[i].Record); err != nil {
+			p.sender.deliver(broker.Flushed{Token: token, Err: asError(broker.OpProduce, records[i].To, err)})
+			return
+		}
+	}
+	p.Flush(token)
+}
+
+// Commit is refused: this producer has no transactional id.
+func (p *Producer) Commit(token uint64, _ broker.Offsets, _ broker.Membership) {
+	p.sender.deliver(broker.TransactionEnded{Token: token, Err: notTransactional(broker.OpEndTxn)})
+}
+
+// Fence is refused: this producer has no transactional id.
+func (p *Producer) Fence(token uint64, _ string) {
+	p.sender.deliver(broker.Fenced{Token: token, Err: notTransactional(broker.OpInitProducerID)})
+}
+
+func notTransactional(op broker.Op) *broker.Error {
+	return &broker.Error{Op: op, Class: broker.Fatal, Cause: errors.New("the producer has no transactional id")}
+}
+
+// Abort forgets what was appended, as far as no broker has seen it, and its flushes. A batch that was sent once is
+// finished: its sequence may be in the log, and another batch under the same one would be taken for a duplicate.
+func (p *Producer) Abort(token uint64) {
 	for _, l := range p.open {
 		p.buffered.Add(-int64(l.open.bytes))
 		l.open = nil
 	}
 	p.open = p.open[:0]
 	p.sender.reset()
+	p.sender.deliver(broker.TransactionAborted{Token: token})
 }
 
 // Close ends the producer without sending what is not flushed. It returns when its goroutine is gone, or ctx's cause.

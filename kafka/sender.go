@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ type sender struct {
 	bump     bool // they must be renewed once nothing is in flight
 	waiting  []flush
 	ends     map[record.TopicPartition]int64
-	failed   []*broker.Error
+	refused  []broker.Refused
 	broken   *broker.Error
 	initTry  int
 	nextTry  time.Time
@@ -190,7 +191,7 @@ func (s *sender) forget() {
 		}
 		l.queue = kept
 	}
-	s.waiting, s.failed, s.broken = nil, nil, nil
+	s.waiting, s.refused, s.broken = nil, nil, nil
 	clear(s.ends)
 }
 
@@ -412,8 +413,8 @@ func (s *sender) refuse(l *line, b *batch, block *sarama.ProduceResponseBlock, e
 	default:
 		parts = []*batch{s.part(b, 0, n/2, nil), s.part(b, n/2, n, nil)}
 	}
-	for range bad {
-		s.failed = append(s.failed, err)
+	for i := range bad {
+		s.refused = append(s.refused, broker.Refused{Source: b.tp, Record: b.raw(i), Err: err})
 	}
 	s.finish(l, b)
 	parts = slices.DeleteFunc(parts, func(p *batch) bool { return len(p.records) == 0 })
@@ -428,16 +429,22 @@ func (s *sender) part(b *batch, from, to int, without map[int]bool) *batch {
 		if without[i] {
 			continue
 		}
-		r := &b.records[i]
-		raw := record.Raw{Key: r.Key, Value: r.Value, Timestamp: b.first + r.TimestampDelta.Milliseconds()}
-		for _, h := range r.Headers {
-			raw.Headers = append(raw.Headers, record.Header{Key: string(h.Key), Value: h.Value})
-		}
+		raw := b.raw(i)
 		size := recordSize(&raw)
 		p.add(&raw, size)
 		b.bytes -= size
 	}
 	return p
+}
+
+// raw is one record as it was appended. Its bytes are its own.
+func (b *batch) raw(i int) record.Raw {
+	r := &b.records[i]
+	raw := record.Raw{Key: bytes.Clone(r.Key), Value: bytes.Clone(r.Value), Timestamp: b.first + r.TimestampDelta.Milliseconds()}
+	for _, h := range r.Headers {
+		raw.Headers = append(raw.Headers, record.Header{Key: string(h.Key), Value: bytes.Clone(h.Value)})
+	}
+	return raw
 }
 
 // again keeps a batch first in its line for another try, until its delivery time-out.
@@ -481,7 +488,7 @@ func (s *sender) answerFlushes() {
 			}
 		}
 		s.waiting = s.waiting[1:]
-		s.deliver(broker.Flushed{Token: f.token, Ends: s.ends, Failed: s.failed, Err: s.broken})
-		s.ends, s.failed, s.broken = map[record.TopicPartition]int64{}, nil, nil
+		s.deliver(broker.Flushed{Token: f.token, Ends: s.ends, Refused: s.refused, Err: s.broken})
+		s.ends, s.refused, s.broken = map[record.TopicPartition]int64{}, nil, nil
 	}
 }

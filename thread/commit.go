@@ -95,8 +95,8 @@ func (l *Loop) onFlushed(f broker.Flushed) error {
 	if c == nil || f.Token != c.token {
 		return nil
 	}
-	if f.Err == nil && len(f.Failed) > 0 {
-		return f.Failed[0] // a record that no broker takes: the production-error policy is Fail
+	if f.Err == nil && len(f.Refused) > 0 {
+		return f.Refused[0].Err // a record that no broker takes: the production-error policy is Fail
 	}
 	if f.Err != nil {
 		return l.commitFailed(f.Err)

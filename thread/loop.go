@@ -151,7 +151,7 @@ func (l *Loop) Abandon() {
 	for _, e := range l.tasks {
 		l.giveUp(e)
 	}
-	l.slot.Producer.Reset()
+	l.slot.Producer.Abort(l.slot.nextToken())
 }
 
 // Fail publishes that the incarnation has ended and abandons it. A thread that was going to run on is REBALANCING from
@@ -183,6 +183,7 @@ func (l *Loop) handle(e broker.Event) error {
 		return l.onFlushed(e)
 	case broker.OffsetsCommitted:
 		return l.onOffsetsCommitted(e)
+	case broker.TransactionAborted: // at least once there is nothing to wait for
 	case UnitApplied:
 		return l.onApplied(e)
 	case broker.Assigned:

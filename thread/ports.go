@@ -34,17 +34,29 @@ type Fetcher interface {
 	Credit(tp record.TopicPartition, bytes int)
 }
 
-// Producer writes records.
+// Producer writes records. What is appended belongs to an interval; Flush ends one, and what is appended after it
+// belongs to the next, whether or not the one before is over already. Exactly once, an interval is one transaction: its
+// first record, or its Commit, begins it, and the records of the next interval wait in the producer until it has ended.
 type Producer interface {
 	task.Producer
 	// Tick sends batches that have waited long enough and says when to call it again.
 	Tick(now time.Time) (next time.Time)
 	// Buffered is what was appended and not acknowledged, in bytes.
 	Buffered() int64
-	// Flush sends everything. Exactly one broker.Flushed with the token follows.
+	// Flush ends the interval and sends all of it. Exactly one broker.Flushed with the token follows.
 	Flush(token uint64)
-	// Reset forgets what an earlier incarnation appended.
-	Reset()
+	// Amend adds records to the interval that the last Flush has ended, and answers as Flush does.
+	Amend(token uint64, records []broker.Outgoing)
+	// Commit commits the transaction of the interval that was flushed, with offsets for the group. Exactly one
+	// broker.TransactionEnded with the token follows. It may only follow a Flushed without an error, and only exactly once.
+	Commit(token uint64, offsets broker.Offsets, of broker.Membership)
+	// Abort takes back all that was appended and is not committed, of every interval; at least once, what no broker has
+	// seen yet. A Commit that is under way is brought to its end first, but not answered any more, and neither is a Flush.
+	// Exactly one broker.TransactionAborted with the token follows; records may be appended at once.
+	Abort(token uint64)
+	// Fence ends the open transaction of another transactional id, whose producer can write nothing afterwards. Exactly one
+	// broker.Fenced with the token follows.
+	Fence(token uint64, transactionalID string)
 }
 
 // Positions finds where to start reading partitions for which nothing is committed, by each source's reset policy.

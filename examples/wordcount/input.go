@@ -59,7 +59,7 @@ func (in *input) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	in.token++
 	in.producer.Flush(in.token)
 	f := <-in.flushed
-	if err != nil || body.Err() != nil || f.Err != nil || len(f.Failed) > 0 {
+	if err != nil || body.Err() != nil || f.Err != nil || len(f.Refused) > 0 {
 		http.Error(w, "not every line was taken", http.StatusServiceUnavailable)
 		return
 	}
