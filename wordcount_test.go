@@ -84,8 +84,8 @@ func feed(t testing.TB, c *embedded.Cluster, texts ...string) {
 		}
 	}
 	p.Flush(1)
-	if f := <-flushed; f.Err != nil || len(f.Failed) > 0 {
-		t.Fatal(f.Err, f.Failed)
+	if f := <-flushed; f.Err != nil || len(f.Refused) > 0 {
+		t.Fatal(f.Err, f.Refused)
 	}
 }
 
