@@ -10,8 +10,9 @@ import (
 
 // assignor is package assign as the kafka room asks for it.
 type assignor struct {
-	node  *Node
-	round atomic.Uint64
+	node            *Node
+	transactionalID string
+	round           atomic.Uint64
 }
 
 var _ kafka.StaleAssignor = (*assignor)(nil)
@@ -30,7 +31,9 @@ func (a *assignor) UserData([]record.TopicPartition) []byte {
 	if err != nil {
 		a.node.opts.logger.Warn("the state directory cannot be listed; tasks may move more than they need to", "err", err)
 	}
-	return assign.EncodeSubscription(a.node.dir.ProcessID().String(), a.node.opts.endpoint, tasks, a.round.Add(1))
+	return assign.EncodeMember(assign.Member{
+		ProcessID: a.node.dir.ProcessID().String(), Endpoint: a.node.opts.endpoint, Previous: tasks, TransactionalID: a.transactionalID,
+	}, a.round.Add(1))
 }
 
 // Assign implements kafka.Assignor.

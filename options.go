@@ -18,7 +18,39 @@ import (
 // Option changes one setting of a Node.
 type Option func(*options)
 
+// Guarantee is what happens to an input record when something fails.
+type Guarantee uint8
+
+const (
+	// ExactlyOnce: inputs, state and outputs move together, in transactions. Nothing is lost, nothing counts twice for
+	// consumers that read committed records only.
+	ExactlyOnce Guarantee = iota
+	// AtLeastOnce: nothing is lost; what was processed since the last commit may be processed, and written, again.
+	AtLeastOnce
+)
+
+func (g Guarantee) String() string {
+	switch g {
+	case ExactlyOnce:
+		return "exactly_once"
+	case AtLeastOnce:
+		return "at_least_once"
+	}
+	return fmt.Sprintf("Guarantee(%d)", uint8(g))
+}
+
+// ParseGuarantee reads what String writes.
+func ParseGuarantee(s string) (Guarantee, error) {
+	for _, g := range []Guarantee{ExactlyOnce, AtLeastOnce} {
+		if s == g.String() {
+			return g, nil
+		}
+	}
+	return 0, &OptionError{"guarantee", fmt.Sprintf("%q is not one of exactly_once, at_least_once", s)}
+}
+
 type options struct {
+	guarantee      Guarantee
 	brokers        []string
 	stateDir       string
 	threads        int
@@ -41,7 +73,8 @@ type options struct {
 
 func defaults() options {
 	return options{
-		brokers: []string{"127.0.0.1:9092"}, threads: 2, logger: slog.New(slog.DiscardHandler),
+		guarantee: AtLeastOnce, // until the transactional producer is there
+		brokers:   []string{"127.0.0.1:9092"}, threads: 2, logger: slog.New(slog.DiscardHandler),
 		commitInterval: 100 * time.Millisecond, startTimeout: 30 * time.Second, stopTimeout: 30 * time.Second,
 		session: 10 * time.Second, heartbeat: 3 * time.Second, leave: true, replication: -1, cacheBytes: 64 << 20,
 		restart: actors.DefaultIntensity, metadata: 30 * time.Second,
@@ -99,6 +132,9 @@ func WithReplication(n int16) Option { return func(o *options) { o.replication =
 // WithStoreCache is how many bytes of hot state all stores of the node may keep in memory. The default is 64 MiB.
 func WithStoreCache(bytes int64) Option { return func(o *options) { o.cacheBytes = bytes } }
 
+// WithGuarantee chooses between exactly once, the default, and at least once.
+func WithGuarantee(g Guarantee) Option { return func(o *options) { o.guarantee = g } }
+
 // WithCompression compresses what is produced: "none" (the default), "gzip", "snappy", "lz4" or "zstd".
 func WithCompression(name string) Option { return func(o *options) { o.compression = name } }
 
@@ -135,6 +171,9 @@ func (o *options) validate(app string) error {
 	}
 	if o.threads < 1 || o.threads > 1024 {
 		bad("WithThreads", "%d threads: use 1 to 1024", o.threads)
+	}
+	if o.guarantee > AtLeastOnce {
+		bad("WithGuarantee", "%s is not one of ExactlyOnce, AtLeastOnce", o.guarantee)
 	}
 	if o.commitInterval <= 0 {
 		bad("WithCommitInterval", "%s is not a positive duration", o.commitInterval)

@@ -49,7 +49,7 @@ func (n *Node) startTree() (*tree, error) {
 	t := &tree{node: n, failed: make(chan error, 1), threads: map[string]*actor.PID{}, ended: make(chan struct{})}
 	t.watch = &threadWatcher{node: n, failed: t.fail}
 	for i := range n.opts.threads {
-		s, err := n.newSlot("thread-" + strconv.Itoa(i+1))
+		s, err := n.newSlot(threadName(i))
 		if err != nil {
 			return nil, errors.Join(err, t.close(context.Background(), false))
 		}
@@ -120,10 +120,24 @@ func (n *Node) newTask(id record.TaskID, state task.State, producer task.Produce
 	return task.New(cfg)
 }
 
+func threadName(i int) string { return "thread-" + strconv.Itoa(i+1) }
+
+// transactionalID is a thread's, or empty at least once. The process id makes it this state directory's and nobody else's.
+func (n *Node) transactionalID(thread string) string {
+	if n.opts.guarantee != ExactlyOnce {
+		return ""
+	}
+	return n.app + "-" + n.dir.ProcessID().String() + "-" + thread
+}
+
 func (n *Node) newSlot(name string) (*slot, error) {
 	s := &slot{Slot: thread.NewSlot(name)}
+	s.TransactionalID = n.transactionalID(name)
+	s.Member = broker.Membership{Group: n.app, InstanceID: n.dir.ProcessID().String() + "-" + name}
 	var err error
-	s.producer, err = kafka.NewProducer(kafka.ProducerConfig{Config: n.kafkaConfig(name), Compression: n.opts.compression}, s.Inbox.Put)
+	s.producer, err = kafka.NewProducer(kafka.ProducerConfig{
+		Config: n.kafkaConfig(name), Compression: n.opts.compression,
+	}, s.Inbox.Put)
 	if err != nil {
 		return nil, err
 	}
@@ -131,14 +145,22 @@ func (n *Node) newSlot(name string) (*slot, error) {
 		return nil, err
 	}
 	s.group, err = kafka.NewGroup(kafka.GroupConfig{
-		Config: n.kafkaConfig(name), Group: n.app, InstanceID: n.dir.ProcessID().String() + "-" + name, Topics: n.plan.Load().sourceTopics(),
-		SessionTimeout: n.opts.session, HeartbeatInterval: n.opts.heartbeat, MetadataRefresh: n.opts.metadata, Assignor: &assignor{node: n},
+		Config: n.kafkaConfig(name), Group: n.app, InstanceID: s.Member.InstanceID, Topics: n.plan.Load().sourceTopics(),
+		SessionTimeout: n.opts.session, HeartbeatInterval: n.opts.heartbeat, MetadataRefresh: n.opts.metadata, Assignor: &assignor{node: n, transactionalID: s.TransactionalID},
 	}, s.Inbox.Put)
 	if err != nil {
 		return nil, err
 	}
-	s.Group, s.Fetcher, s.Producer = s.group, s.fetcher, s.producer
+	s.Group, s.Fetcher, s.Producer = groupPort{s.group}, s.fetcher, s.producer
 	return s, nil
+}
+
+// groupPort reads positions without a choice, until the group offers one.
+type groupPort struct{ *kafka.Group }
+
+// CommittedOffsets implements thread.Group.
+func (g groupPort) CommittedOffsets(token uint64, tps []record.TopicPartition, _ bool) {
+	g.Offsets(token, tps)
 }
 
 // end takes a thread off the list; the last one ends the wait.
@@ -234,16 +256,16 @@ func (w *threadWatcher) Gone(id record.TaskID) {
 }
 
 // Assignment implements thread.Watcher: the owners of all tasks become the owners of their stores' partitions.
-func (w *threadWatcher) Assignment(member string, data []byte) (more bool) {
+func (w *threadWatcher) Assignment(member string, data []byte) (more bool, live []string) {
 	owners, err := assign.DecodeOwners(data)
 	if err != nil {
 		w.node.opts.logger.Warn("the assignment cannot be read; owners of other partitions are not known", "err", err)
-		return false
+		return false, w.transactionalIDs(nil)
 	}
 	if err := w.node.grow(owners); err != nil {
 		w.node.opts.logger.Error("the application cannot go on", "err", err)
 		w.failed(err)
-		return false
+		return false, w.transactionalIDs(data)
 	}
 	byStore := map[string]map[int32]string{}
 	for _, o := range owners {
@@ -256,7 +278,23 @@ func (w *threadWatcher) Assignment(member string, data []byte) (more bool) {
 		}
 	}
 	w.node.router.Owners(byStore)
-	return more
+	return more, w.transactionalIDs(data)
+}
+
+// transactionalIDs are those of the live members, and those of this node's own threads: one that has not joined yet uses
+// its id all the same, and ends by itself what its last life has left open.
+func (w *threadWatcher) transactionalIDs(data []byte) (live []string) {
+	if w.node.opts.guarantee != ExactlyOnce {
+		return nil
+	}
+	for i := range w.node.opts.threads {
+		live = append(live, w.node.transactionalID(threadName(i)))
+	}
+	others, err := assign.TransactionalIDs(data)
+	if err != nil {
+		w.node.opts.logger.Warn("the assignment does not tell who is alive", "err", err)
+	}
+	return append(live, others...)
 }
 
 // positions resolves where to start by each source's reset policy.

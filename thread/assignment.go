@@ -3,6 +3,7 @@ package thread
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/millrace-io/millrace/broker"
@@ -15,12 +16,15 @@ func (e *entry) ready() bool { return e.task != nil && e.task.State() == lifecyc
 
 func (l *Loop) onAssigned(a broker.Assigned) {
 	l.slot.assigned = slices.Clone(a.Partitions)
-	l.slot.generation, l.slot.joined = a.Generation, true
-	l.slot.moving = l.cfg.Watcher.Assignment(a.MemberID, a.UserData)
+	l.slot.Member.Generation, l.slot.Member.MemberID = a.Generation, a.MemberID
+	l.slot.joined, l.slot.rejoining = true, false
+	l.slot.moving, l.slot.live = l.cfg.Watcher.Assignment(a.MemberID, a.UserData)
+	l.retake()
 	if l.slot.moving && l.machine.State() == lifecycle.ThreadRunning {
 		l.become(lifecycle.ThreadRebalancing)
 	}
 	l.adopt(a.Partitions)
+	l.unhold()
 }
 
 // adopt opens every task of the assignment that is not there yet.
@@ -45,69 +49,8 @@ func (l *Loop) adopt(tps []record.TopicPartition) {
 		l.become(lifecycle.ThreadRebalancing)
 	}
 	for _, e := range added {
-		l.cfg.States.Open(e.id, l.cfg.Epoch)
-		e.token = l.slot.nextToken()
-		l.slot.Group.Offsets(e.token, e.tps)
+		l.locate(e)
 	}
-}
-
-func (l *Loop) waiting(token uint64) *entry {
-	for _, e := range l.tasks {
-		if e.token == token {
-			return e
-		}
-	}
-	return nil
-}
-
-func (l *Loop) onOffsets(o broker.OffsetsFetched) error {
-	e := l.waiting(o.Token)
-	if e == nil {
-		return nil
-	}
-	if o.Err != nil {
-		if o.Err.Class == broker.Migrated || o.Err.Class == broker.Abort {
-			return nil // the group says what follows: Lost, or another assignment
-		}
-		return o.Err
-	}
-	e.at = o.Offsets
-	var none []record.TopicPartition
-	for _, tp := range e.tps {
-		if o.Offsets[tp].At == broker.None {
-			none = append(none, tp)
-		}
-	}
-	if len(none) == 0 {
-		e.token, e.known = 0, true
-		return l.startIfReady(e)
-	}
-	e.token = l.slot.nextToken()
-	l.cfg.Positions.Resolve(e.token, none)
-	return nil
-}
-
-func (l *Loop) onPositions(p PositionsResolved) error {
-	e := l.waiting(p.Token)
-	if e == nil {
-		return nil
-	}
-	if p.Err != nil {
-		return p.Err
-	}
-	e.token = 0
-	if e.ready() { // a position that fell out of the log was resolved anew
-		for tp, at := range p.At {
-			e.task.Seek(tp, at)
-			l.slot.Fetcher.Start(tp, at)
-		}
-		return nil
-	}
-	for tp, at := range p.At {
-		e.at[tp] = broker.Offset{At: at, Metadata: e.at[tp].Metadata}
-	}
-	e.known = true
-	return l.startIfReady(e)
 }
 
 func (l *Loop) onStateReady(s StateReady) error {
@@ -128,7 +71,7 @@ func (l *Loop) onStateFailed(s StateFailed) error {
 
 // startIfReady makes a task run once its state is restored and its positions are known.
 func (l *Loop) startIfReady(e *entry) error {
-	if !e.known || e.state == nil || e.ready() || l.stopping {
+	if e.search != found || e.state == nil || e.ready() || l.stopping {
 		return nil
 	}
 	if e.task == nil {
@@ -144,6 +87,7 @@ func (l *Loop) startIfReady(e *entry) error {
 	if err := e.task.Start(e.at); err != nil {
 		return err
 	}
+	l.stamp = l.stamp || l.slot.exactlyOnce()
 	l.running = append(l.running, e)
 	slices.SortFunc(l.running, func(a, b *entry) int { return a.id.Compare(b.id) })
 	l.cfg.Watcher.Running(e.id, e.at)
@@ -188,20 +132,21 @@ func (l *Loop) releaseRevoked() {
 	l.slot.Group.Released(r.Generation, r.Partitions)
 }
 
-// onLost drops tasks that somebody else may own already: no commit, no flush of outputs.
+// onLost drops tasks that somebody else may own already: no commit, and what is queued for them is not sent any more.
 func (l *Loop) onLost(lost broker.Lost) {
 	l.cfg.Log.Warn("the group has lost this member; it joins again", "thread", l.slot.Name, "cause", lost.Cause)
 	l.cause = lost.Cause
 	if l.machine.State() == lifecycle.ThreadRunning {
 		l.become(lifecycle.ThreadRebalancing)
 	}
-	l.slot.revoking, l.slot.joined = nil, false
+	l.slot.revoking, l.slot.joined, l.slot.rejoining = nil, false, false
 	l.slot.drop(lost.Partitions)
 	for _, tp := range lost.Partitions {
 		if id, ok := l.cfg.TaskOf(tp); ok && l.tasks[id] != nil {
 			l.giveUp(l.tasks[id])
 		}
 	}
+	l.abort(lost.Cause)
 }
 
 // giveUp closes a task as it is. What it has not committed is gone; what a commit that is under way covers is not
@@ -230,7 +175,7 @@ func (l *Loop) onStateClosed(s StateClosed) {
 	if l.closing[s.Task]--; l.closing[s.Task] <= 0 {
 		delete(l.closing, s.Task)
 	}
-	if l.commit == nil {
+	if !l.busy() {
 		l.releaseRevoked()
 	}
 }
@@ -245,10 +190,10 @@ func (l *Loop) stop() (done bool, err error) {
 		l.become(lifecycle.ThreadPendingShutdown)
 		l.commitNow = true
 	}
-	if l.commit != nil || (l.commitNow && l.needsCommit()) {
+	if l.busy() || (l.commitNow && l.needsCommit()) {
 		return false, nil
 	}
-	for _, e := range slices.SortedFunc(mapValues(l.tasks), func(a, b *entry) int { return cmp.Compare(a.id.String(), b.id.String()) }) {
+	for _, e := range slices.SortedFunc(maps.Values(l.tasks), func(a, b *entry) int { return cmp.Compare(a.id.String(), b.id.String()) }) {
 		l.giveUp(e)
 	}
 	if len(l.closing) > 0 {

@@ -1,7 +1,7 @@
 package thread
 
 import (
-	"iter"
+	"errors"
 	"maps"
 	"time"
 
@@ -10,23 +10,34 @@ import (
 	"github.com/millrace-io/millrace/task"
 )
 
-// commit is one commit on its way, at least once. Its phases, and what a crash in each costs:
+// commit is one commit on its way. Its steps, and what a crash in each costs:
 //
-//	prepare   outputs of the interval may be in their logs already, offsets are not: the interval is processed again and
-//	          its outputs are written twice. Nothing is lost.
-//	flush     the same; changelog records may be out as well. The next owner restores them before it goes on, so its state
-//	          is ahead of its input by at most this interval. That is what at-least-once means here.
-//	offsets   Kafka has everything or everything but the offsets: as above, or nothing to do again.
+//	prepare   At least once: outputs of the interval may be in their logs already, offsets are not. The interval is processed
+//	          again and its outputs are written twice; nothing is lost. Exactly once: the outputs are part of an open
+//	          transaction, which the next start, a new owner or the broker's time-out aborts; nobody ever sees them.
+//	flush     At least once: as above, and changelog records may be out as well. The next owner restores them before it goes
+//	          on, so its state is ahead of its input by at most this interval. Exactly once: as above.
+//	end       At least once, the offsets: Kafka has everything or everything but the offsets. Exactly once, offsets and then
+//	          the end of the transaction: the coordinator has written its decision, or it has not. If it has, all of it
+//	          counts, although markers may be missing from some logs for a while, so a restore goes to the high watermark
+//	          and never stops at the last stable offset. If it has not, none of it does.
 //	apply     Kafka has it all. The state on disk is older than the offsets; the changelog's tail is replayed from the
-//	          offset that is stored with the state. No wipe.
+//	          offset that is stored with the state. No wipe, in either guarantee.
 //
-// Tasks go on processing in every phase: their overlays keep the units of this commit apart from what comes after.
+// Tasks go on processing in every step: their overlays keep the units of this commit apart from what comes after, and
+// exactly once the producer keeps what comes after for the next transaction while the markers of this one are written.
 type commit struct {
 	units map[record.TaskID]unit
+	// token is what the next answer carries.
 	token uint64
+	// number is the transaction's, as it is written beside each offset.
+	number uint64
+	// generation is the one in which it was sent.
+	generation int32
 	// ends are the changelog ends that the flush reported.
 	ends map[record.TopicPartition]int64
-	// applying counts States.Apply calls that have not been answered.
+	// decided says that Kafka has it; what is left is to apply it. applying counts States.Apply calls without an answer.
+	decided  bool
 	applying int
 }
 
@@ -35,9 +46,15 @@ type unit struct {
 	*task.Unit
 }
 
-func mapValues[K comparable, V any](m map[K]V) iter.Seq[V] { return maps.Values(m) }
+// busy says that no commit may begin: one is on its way, or the way back to the last one is not done.
+func (l *Loop) busy() bool {
+	return l.commit != nil || l.rewinding || l.slot.aborting != 0
+}
 
 func (l *Loop) needsCommit() bool {
+	if l.stamp && len(l.running) > 0 {
+		return true
+	}
 	for _, e := range l.running {
 		if e.task.NeedsCommit() {
 			return true
@@ -48,10 +65,10 @@ func (l *Loop) needsCommit() bool {
 
 // maybeCommit starts a commit when one is due and none is under way.
 func (l *Loop) maybeCommit() error {
-	if l.commit != nil {
+	if l.busy() {
 		return nil
 	}
-	due := l.commitNow || !l.now.Before(l.nextCommit) || l.uncommitted() > l.cfg.UncommittedBytes || l.asked()
+	due := l.commitNow || l.stamp || !l.now.Before(l.nextCommit) || l.uncommitted() > l.cfg.UncommittedBytes || l.asked()
 	if !due {
 		return nil
 	}
@@ -75,14 +92,18 @@ func (l *Loop) asked() bool {
 
 // beginCommit freezes every running task and sends what it has to send.
 func (l *Loop) beginCommit() error {
-	c := &commit{units: map[record.TaskID]unit{}}
+	c := &commit{units: map[record.TaskID]unit{}, number: l.slot.begin(l.now)}
 	for _, e := range l.running {
 		u, err := e.task.Prepare(l.now)
 		if err != nil {
 			return err
 		}
+		if l.slot.exactlyOnce() {
+			stampOffsets(u.Offsets, l.slot.TransactionalID, c.number)
+		}
 		c.units[e.id] = unit{e, u}
 	}
+	l.stamp = false
 	c.token = l.slot.nextToken()
 	l.commit = c
 	l.slot.Producer.Flush(c.token)
@@ -95,37 +116,81 @@ func (l *Loop) onFlushed(f broker.Flushed) error {
 	if c == nil || f.Token != c.token {
 		return nil
 	}
-	if f.Err == nil && len(f.Refused) > 0 {
-		return f.Refused[0].Err // a record that no broker takes: the production-error policy is Fail
-	}
 	if f.Err != nil {
 		return l.commitFailed(f.Err)
 	}
-	c.ends = f.Ends
-	offsets := broker.Offsets{}
-	for _, u := range c.units {
-		if l.tasks[u.of.id] == u.of {
-			maps.Copy(offsets, u.Offsets)
-		}
+	c.addEnds(f.Ends)
+	if len(f.Refused) > 0 {
+		return l.amend(c, f.Refused)
 	}
-	if len(offsets) == 0 { // every task of this commit was lost meanwhile
+	offsets, whole := l.offsets(c)
+	switch {
+	case len(offsets) == 0: // every task of this commit was given up meanwhile
 		l.commit = nil
-		return nil
+	case !l.slot.exactlyOnce():
+		c.token = l.slot.nextToken()
+		l.slot.Group.Commit(c.token, offsets)
+	case !whole:
+		// The transaction holds records of a task whose offsets cannot go with them.
+		l.abort(errGivenUp)
+	default:
+		c.token, c.generation = l.slot.nextToken(), l.slot.Member.Generation
+		l.slot.Producer.Commit(c.token, offsets, l.slot.Member)
 	}
-	c.token = l.slot.nextToken()
-	l.slot.Group.Commit(c.token, offsets)
 	return nil
 }
 
-// onOffsetsCommitted: Kafka says committed. Only now does the interval reach the state on disk.
+var errGivenUp = errors.New("thread: a task was given up while its commit was under way")
+
+func (c *commit) addEnds(ends map[record.TopicPartition]int64) {
+	if c.ends == nil {
+		c.ends = ends
+		return
+	}
+	maps.Copy(c.ends, ends)
+}
+
+// offsets are those of the tasks that are still here; whole says that all are.
+func (l *Loop) offsets(c *commit) (offsets broker.Offsets, whole bool) {
+	offsets, whole = broker.Offsets{}, true
+	for _, u := range c.units {
+		if l.tasks[u.of.id] == u.of {
+			maps.Copy(offsets, u.Offsets)
+		} else {
+			whole = false
+		}
+	}
+	return offsets, whole
+}
+
+// onOffsetsCommitted: at least once, Kafka says committed.
 func (l *Loop) onOffsetsCommitted(o broker.OffsetsCommitted) error {
-	c := l.commit
-	if c == nil || o.Token != c.token {
+	if l.commit == nil || o.Token != l.commit.token {
 		return nil
 	}
 	if o.Err != nil {
 		return l.commitFailed(o.Err)
 	}
+	l.committed(l.commit)
+	return nil
+}
+
+// onTransactionEnded: exactly once, Kafka says committed.
+func (l *Loop) onTransactionEnded(t broker.TransactionEnded) error {
+	if l.commit == nil || t.Token != l.commit.token {
+		return nil
+	}
+	if t.Err != nil {
+		return l.commitFailed(t.Err)
+	}
+	l.slot.fenced = 0
+	l.committed(l.commit)
+	return nil
+}
+
+// committed: only now does the interval reach the state on disk.
+func (l *Loop) committed(c *commit) {
+	c.decided = true
 	for id, u := range c.units {
 		if l.tasks[id] != u.of {
 			continue
@@ -135,7 +200,6 @@ func (l *Loop) onOffsetsCommitted(o broker.OffsetsCommitted) error {
 		l.cfg.States.Apply(id, l.cfg.Epoch, u.Unit, c.ends)
 	}
 	l.endCommitIfApplied()
-	return nil
 }
 
 func (l *Loop) onApplied(a UnitApplied) error {
@@ -168,7 +232,7 @@ func (l *Loop) endCommitIfApplied() {
 
 // releaseAfterCommit gives revoked tasks up if they had nothing new since this commit began; else they get one more.
 func (l *Loop) releaseAfterCommit() {
-	if l.slot.revoking == nil {
+	if l.slot.revoking == nil || l.busy() {
 		return
 	}
 	for _, e := range l.running {
@@ -178,41 +242,6 @@ func (l *Loop) releaseAfterCommit() {
 		}
 	}
 	l.releaseRevoked()
-}
-
-// commitFailed goes back to the last commit. The outputs of the interval may be out and its changelog records too, so
-// each task replays its changelog's tail before it goes on: state that is ahead of its input is what a crash would have
-// left as well. Errors that are not about this commit alone end the incarnation.
-func (l *Loop) commitFailed(err *broker.Error) error {
-	switch err.Class {
-	case broker.Abort, broker.Migrated, broker.CommitUnknown, broker.Retry:
-	default:
-		return err
-	}
-	l.cfg.Log.Warn("commit failed; going back to the last one", "thread", l.slot.Name, "err", err)
-	c := l.commit
-	l.commit = nil
-	l.cause = err
-	for id, u := range c.units {
-		if l.tasks[id] == u.of {
-			l.rewind(u.of)
-		}
-	}
-	return nil
-}
-
-func (l *Loop) rewind(e *entry) {
-	l.slot.Fetcher.Stop(e.tps...)
-	for i, o := range l.running {
-		if o == e {
-			l.running = append(l.running[:i], l.running[i+1:]...)
-			break
-		}
-	}
-	e.at = e.task.Rewind()
-	e.state, e.serving = nil, false
-	l.cfg.Watcher.Gone(e.id)
-	l.cfg.States.Replay(e.id, l.cfg.Epoch)
 }
 
 func maxTime(a, b time.Time) time.Time {

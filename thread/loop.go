@@ -51,6 +51,15 @@ type Loop struct {
 	commit     *commit
 	nextCommit time.Time
 	commitNow  bool
+	// stamp asks for a commit although nothing moved: tasks are new here, and their positions must name this producer, so
+	// that a later owner knows whom to fence.
+	stamp bool
+	// rewinding says that the tasks go back to the last commit as soon as the producer, and the state, are there.
+	rewinding bool
+	// resolving is a commit whose outcome is being found out.
+	resolving *commit
+	// fences are the Producer.Fence calls that have not been answered: token to transactional id.
+	fences map[uint64]string
 
 	stopping bool
 	events   []broker.Event
@@ -64,11 +73,13 @@ type entry struct {
 	tps   []record.TopicPartition
 	state task.State
 	task  *task.Task
-	// at is where its partitions start; complete when known is set.
-	at    broker.Offsets
-	known bool
+	// at is where its partitions start; complete when search is found.
+	at     broker.Offsets
+	search search
 	// token is the request for committed offsets or positions that it waits for.
 	token uint64
+	// dead are the transactional ids that it waits for to be fenced.
+	dead []string
 	// serving is set once its stores answer.
 	serving bool
 	// revoking is set while the group waits for the task to be given up.
@@ -79,7 +90,7 @@ type entry struct {
 func NewLoop(cfg Config) *Loop {
 	return &Loop{
 		cfg: cfg, slot: cfg.Slot, machine: lifecycle.NewMachine(&lifecycle.ThreadTable, cfg.Slot.Name),
-		tasks: map[record.TaskID]*entry{}, closing: map[record.TaskID]int{},
+		tasks: map[record.TaskID]*entry{}, closing: map[record.TaskID]int{}, fences: map[uint64]string{},
 	}
 }
 
@@ -88,6 +99,11 @@ func (l *Loop) Start(now time.Time) {
 	l.now, l.cause = now, l.slot.cause
 	l.nextCommit = now.Add(l.cfg.CommitInterval)
 	l.become(lifecycle.ThreadRebalancing)
+	if l.slot.exactlyOnce() && l.slot.aborting == 0 {
+		// A process that was killed has left a transaction open under this id. It holds up our own positions, and nothing
+		// else would end it before the broker's time-out.
+		l.slot.abort()
+	}
 	if l.slot.joined {
 		l.adopt(l.slot.assigned)
 	}
@@ -118,6 +134,9 @@ func (l *Loop) Step(now time.Time) (next time.Time, err error) {
 		if err := l.handle(e); err != nil {
 			return now, err
 		}
+	}
+	if err := l.maybeRewind(); err != nil {
+		return now, err
 	}
 	if l.stopping {
 		if done, err := l.stop(); err != nil || done {
@@ -151,7 +170,7 @@ func (l *Loop) Abandon() {
 	for _, e := range l.tasks {
 		l.giveUp(e)
 	}
-	l.slot.Producer.Abort(l.slot.nextToken())
+	l.slot.abort()
 }
 
 // Fail publishes that the incarnation has ended and abandons it. A thread that was going to run on is REBALANCING from
@@ -183,7 +202,12 @@ func (l *Loop) handle(e broker.Event) error {
 		return l.onFlushed(e)
 	case broker.OffsetsCommitted:
 		return l.onOffsetsCommitted(e)
-	case broker.TransactionAborted: // at least once there is nothing to wait for
+	case broker.TransactionEnded:
+		return l.onTransactionEnded(e)
+	case broker.TransactionAborted:
+		return l.onAborted(e)
+	case broker.Fenced:
+		return l.onFenced(e)
 	case UnitApplied:
 		return l.onApplied(e)
 	case broker.Assigned:
@@ -214,6 +238,7 @@ func (l *Loop) handle(e broker.Event) error {
 	case broker.ConnectionChanged:
 		l.cfg.Log.Info("connection", "thread", l.slot.Name, "role", e.Role, "up", e.Up, "err", e.Err)
 	case broker.Rejoining:
+		l.slot.rejoining = true
 		l.cfg.Log.Debug("rejoining", "thread", l.slot.Name, "reason", e.Reason)
 	default:
 		return fmt.Errorf("thread: unknown event %T", e)
@@ -244,7 +269,7 @@ func (l *Loop) deadline() time.Time {
 	if next.IsZero() || next.After(l.now.Add(time.Second)) {
 		next = l.now.Add(time.Second)
 	}
-	if l.commit == nil && l.nextCommit.Before(next) && l.needsCommit() {
+	if !l.busy() && l.nextCommit.Before(next) && l.needsCommit() {
 		next = l.nextCommit
 	}
 	for _, e := range l.running {

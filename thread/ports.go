@@ -18,8 +18,9 @@ type Group interface {
 	Released(generation int32, tps []record.TopicPartition)
 	// Commit sends positions. Exactly one broker.OffsetsCommitted with the token follows.
 	Commit(token uint64, offsets broker.Offsets)
-	// Offsets asks for committed positions. Exactly one broker.OffsetsFetched with the token follows.
-	Offsets(token uint64, tps []record.TopicPartition)
+	// CommittedOffsets asks for committed positions; with stable, for those that no open transaction can change any more,
+	// which takes as long as that is open. Exactly one broker.OffsetsFetched with the token follows.
+	CommittedOffsets(token uint64, tps []record.TopicPartition, stable bool)
 	// Rejoin starts a rebalance.
 	Rejoin(reason string)
 }
@@ -132,6 +133,6 @@ type Watcher interface {
 	Running(id record.TaskID, at broker.Offsets)
 	Gone(id record.TaskID)
 	// Assignment is called with the assignor's message of each generation. more says that this member gets further
-	// partitions as soon as their present owners have given them up.
-	Assignment(member string, data []byte) (more bool)
+	// partitions as soon as their present owners have given them up; live are the transactional ids of all members.
+	Assignment(member string, data []byte) (more bool, live []string)
 }

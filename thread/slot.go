@@ -2,6 +2,7 @@ package thread
 
 import (
 	"slices"
+	"time"
 
 	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/record"
@@ -16,17 +17,34 @@ type Slot struct {
 	Group    Group
 	Fetcher  Fetcher
 	Producer Producer
+	// TransactionalID is the producer's; empty at least once, and that is what tells the two guarantees apart.
+	TransactionalID string
+	// Member is who commits: the group and the instance id are the node's to fill in, the rest comes with each generation.
+	Member broker.Membership
 
 	// What follows belongs to the incarnation that holds the slot.
 
 	// assigned is what the group last gave this member; a new incarnation starts with it.
-	assigned   []record.TopicPartition
-	generation int32
-	joined     bool
+	assigned []record.TopicPartition
+	joined   bool
+	// rejoining says that a join of this member is pending, so the generation it knows may be over already.
+	rejoining bool
+	// live are the transactional ids of the group's members as of this generation. Nobody may fence them.
+	live []string
 	// moving says that another generation is about to begin: this member has given partitions up, or is to get more.
 	moving bool
 	// revoking is a revocation that has not been answered yet.
 	revoking *broker.Revoking
+	// aborting is the token of a Producer.Abort that has not been answered; 0 if there is none. Until it is, neither a
+	// position that is read nor a commit would mean anything: what the abort finds under way it brings to its end.
+	aborting uint64
+	// fenced counts how often another producer took the transactional id over, since the last commit or generation.
+	fenced int
+	// retake says that the producer was fenced, and takes its id back with the next generation.
+	retake bool
+	// transaction numbers the commits. It goes on from the time of the process's start, so that no number means two
+	// transactions although a process that is started again has its transactional id again.
+	transaction uint64
 	// cause is why the incarnation before this one ended.
 	cause error
 	// token numbers requests over all incarnations, so that a late answer to a predecessor is told from one's own.
@@ -35,6 +53,20 @@ type Slot struct {
 
 // NewSlot returns a slot with an empty inbox; the caller fills in the ports before the first incarnation starts.
 func NewSlot(name string) *Slot { return &Slot{Name: name, Inbox: broker.NewInbox()} }
+
+func (s *Slot) exactlyOnce() bool { return s.TransactionalID != "" }
+
+// abort has the producer take back what is not committed.
+func (s *Slot) abort() {
+	s.aborting = s.nextToken()
+	s.Producer.Abort(s.aborting)
+}
+
+// begin gives the next commit its number.
+func (s *Slot) begin(now time.Time) uint64 {
+	s.transaction = max(s.transaction+1, uint64(now.UnixMilli()))
+	return s.transaction
+}
 
 func (s *Slot) nextToken() uint64 {
 	s.token++

@@ -1,0 +1,201 @@
+package thread
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/lifecycle"
+	"github.com/millrace-io/millrace/record"
+	"github.com/millrace-io/millrace/task"
+)
+
+// codeIllegalGeneration is a group's answer to a generation that is over, also to a member that is part of the next.
+const codeIllegalGeneration int16 = 22
+
+// stampOffsets writes who commits, and in which transaction, beside each offset.
+func stampOffsets(offsets broker.Offsets, id string, number uint64) {
+	for tp, o := range offsets {
+		m, _ := task.ParseMetadata(o.Metadata)
+		m.TransactionalID, m.Transaction = id, number
+		o.Metadata = m.String()
+		offsets[tp] = o
+	}
+}
+
+// commitFailed decides what a commit that did not succeed means for the thread.
+func (l *Loop) commitFailed(err *broker.Error) error {
+	l.cfg.Log.Warn("commit failed", "thread", l.slot.Name, "err", err)
+	switch err.Class {
+	case broker.CommitUnknown:
+		if l.slot.exactlyOnce() {
+			l.resolving = l.commit
+		}
+		l.abort(err)
+	case broker.Abort, broker.Retry:
+		l.abort(err)
+	case broker.Migrated:
+		stale := l.commit.generation != l.slot.Member.Generation || l.slot.rejoining
+		l.abort(err)
+		// A group that has gone on to another generation refuses the one before it also from members that it kept. Which
+		// this is, the answer to the pending join says.
+		if l.slot.exactlyOnce() && !(err.Code == codeIllegalGeneration && stale) {
+			l.migrate()
+		}
+	default:
+		return err
+	}
+	return nil
+}
+
+// migrate drops every task: the group has thrown this member out, or its producer was fenced. Somebody else may own them
+// already. The member is told to join again, which brings either a Lost or an assignment.
+func (l *Loop) migrate() {
+	if l.machine.State() == lifecycle.ThreadRunning {
+		l.become(lifecycle.ThreadRebalancing)
+	}
+	for _, e := range l.tasks {
+		l.giveUp(e)
+	}
+	l.slot.moving = true
+	l.slot.Group.Rejoin("a commit was refused")
+}
+
+// amend asks what becomes of records that a broker has refused. The rest of the interval is in its logs; what takes a
+// refused record's place must be part of the same commit.
+func (l *Loop) amend(c *commit, refused []broker.Refused) error {
+	return refused[0].Err
+}
+
+// abort takes back everything since the last commit. At least once, outputs and changelog records that are out stay out,
+// and each task replays its changelog's tail before it goes on: state that is ahead of its input is what a crash would
+// have left as well. Exactly once, none of them counts, and the state on disk is what it has to be.
+//
+// A commit that is decided is not taken back; its units are applied first.
+func (l *Loop) abort(cause error) {
+	l.cause = cause
+	if l.commit != nil && !l.commit.decided {
+		l.commit = nil
+	}
+	l.rewinding = true
+	l.slot.abort()
+}
+
+// onAborted: the producer holds nothing any more, and what it had under way has ended one way or the other.
+func (l *Loop) onAborted(a broker.TransactionAborted) error {
+	if a.Token != l.slot.aborting {
+		return nil
+	}
+	l.slot.aborting = 0
+	if a.Err != nil {
+		return l.abortFailed(a.Err)
+	}
+	if r := l.resolving; r != nil {
+		l.resolve(r)
+	}
+	l.unhold()
+	return nil
+}
+
+// abortFailed: somebody else uses this transactional id. Once, that is a fence by a member that took this one for dead,
+// and the id is taken back in the next generation; a second time without a commit in between, two live processes share
+// the id, and neither could ever work.
+func (l *Loop) abortFailed(err *broker.Error) error {
+	if err.Class != broker.Migrated {
+		return err
+	}
+	if l.slot.fenced++; l.slot.fenced > 1 {
+		return fmt.Errorf("thread: %s is used by two producers at once; each process needs a state directory of its own: %w", l.slot.TransactionalID, err)
+	}
+	l.cfg.Log.Warn("fenced; joining again", "thread", l.slot.Name, "err", err)
+	l.cause, l.resolving, l.slot.retake = err, nil, true
+	l.migrate()
+	return nil
+}
+
+// retake takes the transactional id back, in a generation that has this member.
+func (l *Loop) retake() {
+	if l.slot.retake {
+		l.slot.retake = false
+		l.slot.abort()
+		return
+	}
+	l.slot.fenced = 0
+}
+
+// resolve asks for the committed offsets of a commit whose outcome not even its coordinator could tell. The producer has
+// begun another epoch, so the transaction is decided, and stable offsets say how by what stands beside them.
+func (l *Loop) resolve(c *commit) {
+	var tps []record.TopicPartition
+	for id, u := range c.units {
+		if l.tasks[id] == u.of {
+			tps = append(tps, u.of.tps...)
+		}
+	}
+	if len(tps) == 0 {
+		l.resolving = nil
+		return
+	}
+	c.token = l.slot.nextToken()
+	l.slot.Group.CommittedOffsets(c.token, sorted(tps), true)
+}
+
+// resolved ends the search for a commit's outcome. Committed, its units are applied as usual and the tasks go back to it;
+// else they go back to the one before.
+func (l *Loop) resolved(o broker.OffsetsFetched) error {
+	c := l.resolving
+	if o.Err != nil {
+		if o.Err.Class == broker.Migrated || o.Err.Class == broker.Abort {
+			return nil // Lost, or another assignment, follows
+		}
+		return o.Err
+	}
+	l.resolving = nil
+	done := false
+	for _, at := range o.Offsets {
+		m, _ := task.ParseMetadata(at.Metadata)
+		done = done || (m.TransactionalID == l.slot.TransactionalID && m.Transaction == c.number)
+	}
+	l.cfg.Log.Info("found out how a commit ended", "thread", l.slot.Name, "committed", done)
+	if done {
+		l.commit = c
+		l.committed(c)
+	}
+	return nil
+}
+
+// maybeRewind takes the tasks back to the last commit once the producer is ready and the state has caught up with it.
+func (l *Loop) maybeRewind() error {
+	if !l.rewinding || l.slot.aborting != 0 || l.resolving != nil || l.commit != nil {
+		return nil
+	}
+	l.rewinding = false
+	l.nextCommit = l.now.Add(l.cfg.CommitInterval)
+	for _, e := range slices.Clone(l.running) {
+		if err := l.rewind(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Loop) rewind(e *entry) error {
+	l.slot.Fetcher.Stop(e.tps...)
+	e.at = e.task.Rewind()
+	if !l.slot.exactlyOnce() {
+		l.running = slices.DeleteFunc(l.running, func(o *entry) bool { return o == e })
+		e.state, e.serving = nil, false
+		l.cfg.Watcher.Gone(e.id)
+		l.cfg.States.Replay(e.id, l.cfg.Epoch)
+		return nil
+	}
+	// The state holds what is committed and nothing else, so its readers go on.
+	e.task.Attach(e.state)
+	if err := e.task.Start(e.at); err != nil {
+		return err
+	}
+	for _, tp := range sorted(e.tps) {
+		l.slot.Fetcher.Start(tp, e.at[tp].At)
+	}
+	return nil
+}
