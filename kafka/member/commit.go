@@ -60,9 +60,6 @@ func (m *Machine) Committed(now time.Time, token uint64, code int16) []Effect {
 	}
 	switch do {
 	case goOn:
-		if c.gen == m.gen {
-			m.alive = now
-		}
 		m.answer(c, nil)
 	case hold:
 		c.attempt++

@@ -14,6 +14,6 @@
 //  4. Answer a delivered broker.Revoking with Released.
 //
 // What a caller gets: exactly one broker.OffsetsCommitted per Commit and one broker.OffsetsFetched per Offsets, at the
-// latest when Leave is called; never two owners of a partition as far as one member can tell: what was Lost is dropped
-// before anything else happens, and it is Lost when no proof of membership came for a session time-out.
+// latest when Leave is called; a broker.Lost exactly when the group has said that this member is none of its any more,
+// and never because the group is silent (see Tick).
 package member

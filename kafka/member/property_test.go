@@ -15,6 +15,9 @@ import (
 // codes are what a coordinator may answer to anything, and one that it never does.
 var codes = []int16{0, 0, 0, 0, 7, 14, 15, 16, 22, 25, 27, 69, 79, 82, 30, member.Transport, 99}
 
+// losses are the answers by which a group throws a member out. Silence is not among them.
+var losses = []int16{22, 25, 69, 82}
+
 var pauses = []time.Duration{0, time.Millisecond, time.Second, 4 * time.Second, 11 * time.Second}
 
 // world answers a machine's effects at random and keeps the books that the package promises.
@@ -86,6 +89,9 @@ func (w *world) hear(e broker.Event) {
 		if !slices.Equal(e.Partitions, w.owned) {
 			w.t.Fatalf("lost %v, owned %v", e.Partitions, w.owned)
 		}
+		if !slices.Contains(losses, e.Cause.Code) {
+			w.t.Fatal("lost by what is no loss:", e.Cause)
+		}
 		w.owned, w.revoking = nil, nil
 	case broker.OffsetsCommitted:
 		if !w.committing[e.Token] {
@@ -117,7 +123,7 @@ func (w *world) some() (tps []record.TopicPartition) {
 }
 
 // TestEveryCommitIsAnsweredOnce plays random answers, late ones and cut ones included: every token is answered exactly
-// once, joins name exactly what is owned, and no order of answers is an illegal move.
+// once, joins name exactly what is owned, only a loss loses, and no order of answers is an illegal move.
 func TestEveryCommitIsAnsweredOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{t: t, s: newStory(rapid.Bool().Draw(t, "static")), committing: map[uint64]bool{}, reading: map[uint64]bool{}}

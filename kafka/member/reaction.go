@@ -20,68 +20,33 @@ const (
 	nothing                 // the next tick asks anyway
 )
 
-// reactionRow is one line of the table of answers. The codes are Kafka's; what they were seen to mean on a real broker
-// is in the last column.
-type reactionRow struct {
-	op   broker.Op
-	code int16
-	do   reaction
-	why  string
-}
-
-// reactions is everything that an answer can cause. What is not here is a failure (23 inconsistent protocol, 26 invalid
-// session time-out, 30 authorisation, bugs).
-var reactions = []reactionRow{
-	{broker.OpJoinGroup, 0, goOn, "a generation"},
-	{broker.OpJoinGroup, 79, rename, "KIP-394: the first join only hands out the id"},
-	{broker.OpJoinGroup, 25, lose, "the id is not known any more"},
-	{broker.OpJoinGroup, 22, lose, "not seen on a real broker"},
-	{broker.OpJoinGroup, 82, fence, "another process took the instance id over"},
-	{broker.OpJoinGroup, 14, again, "the coordinator is loading"},
-	{broker.OpJoinGroup, 15, again, "no coordinator for 9 to 11 s after one dies"},
-	{broker.OpJoinGroup, 16, again, "the coordinator moved"},
-	{broker.OpJoinGroup, 27, again, "the group is between two generations"},
-	{broker.OpJoinGroup, Transport, again, "cut, refused or timed out"},
-
-	{broker.OpSyncGroup, 0, goOn, "an assignment"},
-	{broker.OpSyncGroup, 27, rejoin, "the leader died or another member joined"},
-	{broker.OpSyncGroup, 22, lose, "the group went on without this member"},
-	{broker.OpSyncGroup, 25, lose, "thrown out between join and sync"},
-	{broker.OpSyncGroup, 69, lose, "kafka.embedded says so where a real broker says 25"},
-	{broker.OpSyncGroup, 82, fence, "another process took the instance id over"},
-	{broker.OpSyncGroup, 14, rejoin, "the coordinator is loading"},
-	{broker.OpSyncGroup, 15, rejoin, "no coordinator"},
-	{broker.OpSyncGroup, 16, rejoin, "the coordinator moved"},
-	{broker.OpSyncGroup, Transport, rejoin, "no answer, or the leader could not assign"},
-
-	{broker.OpHeartbeat, 0, goOn, "still a member"},
-	{broker.OpHeartbeat, 27, rejoin, "a rebalance began; still a member"},
-	{broker.OpHeartbeat, 22, lose, "the group went on without this member"},
-	{broker.OpHeartbeat, 25, lose, "the session ran out, or the rebalance did"},
-	{broker.OpHeartbeat, 69, lose, "kafka.embedded says so where a real broker says 25"},
-	{broker.OpHeartbeat, 82, fence, "another process took the instance id over"},
-	{broker.OpHeartbeat, 14, nothing, "the coordinator is loading"},
-	{broker.OpHeartbeat, 15, nothing, "no coordinator"},
-	{broker.OpHeartbeat, 16, nothing, "the coordinator moved"},
-	{broker.OpHeartbeat, Transport, nothing, "no answer; the session clock decides"},
-
-	{broker.OpOffsetCommit, 0, goOn, "Kafka has the offsets"},
-	{broker.OpOffsetCommit, 27, hold, "the new generation is not synced yet"},
-	{broker.OpOffsetCommit, 22, lose, "the group went on; Committed knows when that was this member's own join"},
-	{broker.OpOffsetCommit, 25, lose, "thrown out"},
-	{broker.OpOffsetCommit, 69, lose, "kafka.embedded says so where a real broker says 25"},
-	{broker.OpOffsetCommit, 82, fence, "another process took the instance id over"},
-	{broker.OpOffsetCommit, 7, again, "the offsets topic is slow"},
-	{broker.OpOffsetCommit, 14, again, "the coordinator is loading"},
-	{broker.OpOffsetCommit, 15, again, "no coordinator"},
-	{broker.OpOffsetCommit, 16, again, "the coordinator moved"},
-	{broker.OpOffsetCommit, Transport, again, "no answer: the same offsets again do no harm"},
+// reactions is everything that an answer can cause, a line per code and a column per request. What is not here
+// (23 inconsistent protocol, 26 invalid session time-out, 30 authorisation, bugs) is a failure.
+var reactions = []struct {
+	code                            int16
+	join, sync, heartbeat, toCommit reaction
+	why                             string
+}{
+	{0, goOn, goOn, goOn, goOn, "no error"},
+	{7, again, rejoin, nothing, again, "a slow broker, or a slow offsets topic: outages never end a member"},
+	{13, again, rejoin, nothing, again, "network exception"},
+	{14, again, rejoin, nothing, again, "the coordinator is loading"},
+	{15, again, rejoin, nothing, again, "no coordinator for 9 to 11 s after one dies"},
+	{16, again, rejoin, nothing, again, "the coordinator moved"},
+	{22, lose, lose, lose, lose, "the group went on without this member; Committed knows when that was its own join"},
+	{25, lose, lose, lose, lose, "the session ran out, or the rebalance did"},
+	{27, again, rejoin, rejoin, hold, "a rebalance began, or the new generation is not synced yet; still a member"},
+	{69, fail, lose, lose, lose, "kafka.embedded says so where a real broker says 25"},
+	{79, rename, fail, fail, fail, "KIP-394: the first join only hands out the id"},
+	{82, fence, fence, fence, fence, "another process took the instance id over"},
+	{89, again, rejoin, nothing, again, "a quota: later"},
+	{Transport, again, rejoin, nothing, again, "cut, refused, timed out, or the leader could not assign: silence is no loss"},
 }
 
 func react(op broker.Op, code int16) reaction {
 	for i := range reactions {
-		if r := &reactions[i]; r.op == op && r.code == code {
-			return r.do
+		if r := &reactions[i]; r.code == code {
+			return map[broker.Op]reaction{broker.OpJoinGroup: r.join, broker.OpSyncGroup: r.sync, broker.OpHeartbeat: r.heartbeat, broker.OpOffsetCommit: r.toCommit}[op]
 		}
 	}
 	return fail
