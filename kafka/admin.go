@@ -14,11 +14,16 @@ import (
 	"github.com/millrace-io/millrace/record"
 )
 
-// Admin looks at topics and makes them, on its own connections.
+// Admin looks at topics and makes them, on its own connections. Every error of its methods has a *broker.Error in its
+// chain. One of class Retry means that ctx ended first: ctx's cause and the last reason are both in its chain, and the
+// end of ctx is noticed at once, in the middle of a request too.
 type Admin struct{ cluster *cluster }
 
 // NewAdmin returns an Admin that has connected to nothing yet.
 func NewAdmin(cfg Config) (*Admin, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
 	return &Admin{newCluster(cfg, "admin", cfg.requestTimeout()+30*time.Second, nil)}, nil
 }
 
@@ -57,7 +62,8 @@ func (e *TopicMismatchError) Error() string {
 // Range is what a partition holds: the first offset, and the one after the last.
 type Range struct{ Start, HighWatermark int64 }
 
-// retry repeats f while its error is of class Retry and ctx lasts.
+// retry repeats f while its error is of class Retry and ctx lasts. What it returns when ctx ends has ctx's cause in its
+// chain, and the last reason.
 func retry(ctx context.Context, f func() error) error {
 	for attempt := 0; ; attempt++ {
 		err := f()
@@ -66,7 +72,11 @@ func retry(ctx context.Context, f func() error) error {
 			return err
 		}
 		if !sleep(ctx, backoff(attempt)) {
-			return errors.Join(context.Cause(ctx), err)
+			ended := *be
+			if cause := context.Cause(ctx); !errors.Is(be, cause) {
+				ended.Cause = errors.Join(cause, be.Cause)
+			}
+			return &ended
 		}
 	}
 }
@@ -74,7 +84,7 @@ func retry(ctx context.Context, f func() error) error {
 // Cluster names the cluster.
 func (a *Admin) Cluster(ctx context.Context) (info ClusterInfo, err error) {
 	err = retry(ctx, func() error {
-		m, err := a.cluster.metadata(nil)
+		m, err := a.cluster.metadataUntil(ctx, nil)
 		if err == nil {
 			info.Brokers = len(m.Brokers)
 			if m.ClusterID != nil {
@@ -93,7 +103,7 @@ func (a *Admin) Topics(ctx context.Context, names ...string) (map[string]TopicIn
 		return infos, nil
 	}
 	err := retry(ctx, func() error {
-		m, err := a.cluster.metadata(names)
+		m, err := a.cluster.metadataUntil(ctx, names)
 		if err != nil {
 			return err
 		}
@@ -107,7 +117,8 @@ func (a *Admin) Topics(ctx context.Context, names ...string) (map[string]TopicIn
 				infos[t.Name] = info
 			case sarama.ErrUnknownTopicOrPartition:
 			case sarama.ErrInvalidTopic:
-				return fmt.Errorf("kafka: topic name %q is not one that Kafka takes: use a-z A-Z 0-9 . _ - only", t.Name)
+				return NewError(broker.OpMetadata, int16(t.Err), record.TopicPartition{Topic: t.Name},
+					fmt.Errorf("%w: topic name %q is not one that Kafka takes: use a-z A-Z 0-9 . _ - only", t.Err, t.Name))
 			default:
 				return NewError(broker.OpMetadata, int16(t.Err), record.TopicPartition{Topic: t.Name}, t.Err)
 			}
@@ -118,15 +129,15 @@ func (a *Admin) Topics(ctx context.Context, names ...string) (map[string]TopicIn
 }
 
 // controller calls the cluster's controller; metadata names it anew on each call, since it moves.
-func controllerCall[T any](a *Admin, op broker.Op, request func(*sarama.Broker) (T, error)) (T, error) {
+func controllerCall[T any](ctx context.Context, a *Admin, op broker.Op, request func(*sarama.Broker) (T, error)) (T, error) {
 	var zero T
-	m, err := a.cluster.metadata(nil)
+	m, err := a.cluster.metadataUntil(ctx, nil)
 	if err != nil {
 		return zero, err
 	}
 	for _, b := range m.Brokers {
 		if b.ID() == m.ControllerID {
-			answer, err := call(a.cluster.link(b.Addr()), request)
+			answer, err := callUntil(ctx, a.cluster.link(b.Addr()), request)
 			if err != nil {
 				return zero, asError(op, record.TopicPartition{}, err)
 			}
@@ -136,78 +147,115 @@ func controllerCall[T any](a *Admin, op broker.Op, request func(*sarama.Broker) 
 	return zero, NewError(op, int16(sarama.ErrNotController), record.TopicPartition{}, sarama.ErrNotController)
 }
 
-// CreateTopics makes topics and waits until they can be written. One that exists is checked: partition count and clean-up
-// policy must fit, else the error is a *TopicMismatchError.
+// CreateTopics makes topics and waits until they can be written. One that exists, from before or because somebody else made
+// it meanwhile (36), is checked: partition count and clean-up policy must fit, else the error is Fatal and its cause a
+// *TopicMismatchError.
 func (a *Admin) CreateTopics(ctx context.Context, specs []TopicSpec) error {
-	if len(specs) == 0 {
-		return nil
+	missing, err := a.check(ctx, specs)
+	if err != nil || len(missing) == 0 {
+		return err
 	}
+	var raced []TopicSpec
+	if err := retry(ctx, func() (err error) { raced, err = a.create(ctx, missing); return err }); err != nil {
+		return err
+	}
+	if err := a.writable(ctx, missing); err != nil {
+		return err
+	}
+	_, err = a.check(ctx, raced)
+	return err
+}
+
+// check gives the topics that are not there; its error is about those that are, and do not fit.
+func (a *Admin) check(ctx context.Context, specs []TopicSpec) (missing []TopicSpec, err error) {
 	names := make([]string, len(specs))
 	for i, s := range specs {
 		names[i] = s.Name
 	}
 	infos, err := a.Topics(ctx, names...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var errs []error
-	missing := map[string]*sarama.TopicDetail{}
 	for _, s := range specs {
 		if info, ok := infos[s.Name]; ok {
 			errs = append(errs, a.fits(ctx, s, info))
-			continue
+		} else {
+			missing = append(missing, s)
 		}
+	}
+	return missing, errors.Join(errs...)
+}
+
+// create asks for topics, and says which of them somebody else has made meanwhile.
+func (a *Admin) create(ctx context.Context, specs []TopicSpec) (raced []TopicSpec, err error) {
+	details := map[string]*sarama.TopicDetail{}
+	for _, s := range specs {
 		d := &sarama.TopicDetail{NumPartitions: s.Partitions, ReplicationFactor: s.Replication, ConfigEntries: map[string]*string{}}
 		for k, v := range s.Configs {
 			d.ConfigEntries[k] = &v
 		}
-		missing[s.Name] = d
+		details[s.Name] = d
 	}
-	if err := errors.Join(errs...); err != nil || len(missing) == 0 {
-		return err
-	}
-	if err := retry(ctx, func() error { return a.create(missing) }); err != nil {
-		return err
-	}
-	return a.writable(ctx, missing)
-}
-
-func (a *Admin) create(missing map[string]*sarama.TopicDetail) error {
-	answer, err := controllerCall(a, broker.OpCreateTopics, func(b *sarama.Broker) (*sarama.CreateTopicsResponse, error) {
-		return b.CreateTopics(&sarama.CreateTopicsRequest{Version: 5, TopicDetails: missing, Timeout: 15 * time.Second})
+	answer, err := controllerCall(ctx, a, broker.OpCreateTopics, func(b *sarama.Broker) (*sarama.CreateTopicsResponse, error) {
+		return b.CreateTopics(&sarama.CreateTopicsRequest{Version: 5, TopicDetails: details, Timeout: 15 * time.Second})
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for name, e := range answer.TopicErrors {
-		if Classify(broker.OpCreateTopics, int16(e.Err)) == broker.Ignore {
-			continue
+	for _, s := range specs {
+		e := answer.TopicErrors[s.Name]
+		switch {
+		case e == nil || e.Err == sarama.ErrNoError:
+		case Classify(broker.OpCreateTopics, int16(e.Err)) == broker.Ignore:
+			raced = append(raced, s)
+		default:
+			cause := error(e.Err)
+			if e.ErrMsg != nil {
+				cause = fmt.Errorf("%w: %s", e.Err, *e.ErrMsg)
+			}
+			return nil, NewError(broker.OpCreateTopics, int16(e.Err), record.TopicPartition{Topic: s.Name}, cause)
 		}
-		cause := error(e.Err)
-		if e.ErrMsg != nil {
-			cause = fmt.Errorf("%w: %s", e.Err, *e.ErrMsg)
-		}
-		return NewError(broker.OpCreateTopics, int16(e.Err), record.TopicPartition{Topic: name}, cause)
 	}
-	return nil
+	return raced, nil
 }
 
-// writable waits until every partition of new topics has a leader that answers for it.
-func (a *Admin) writable(ctx context.Context, topics map[string]*sarama.TopicDetail) error {
+// writable waits until every partition of new topics has a leader that answers for it. A count of -1 is the cluster's
+// default, and one that somebody else chose may be lower: the cluster is asked.
+func (a *Admin) writable(ctx context.Context, specs []TopicSpec) error {
 	var tps []record.TopicPartition
-	for name, d := range topics {
-		for i := range d.NumPartitions {
-			tps = append(tps, record.TopicPartition{Topic: name, Partition: i})
+	for _, s := range specs {
+		n, err := a.count(ctx, s.Name)
+		if err != nil {
+			return err
+		}
+		for i := range n {
+			tps = append(tps, record.TopicPartition{Topic: s.Name, Partition: i})
 		}
 	}
 	_, err := a.Ends(ctx, tps, false)
 	return err
 }
 
+// count waits until a topic is known, and gives its partition count.
+func (a *Admin) count(ctx context.Context, topic string) (n int32, err error) {
+	err = retry(ctx, func() error {
+		infos, err := a.Topics(ctx, topic)
+		if err != nil {
+			return err
+		}
+		if n = infos[topic].Partitions; n == 0 {
+			return NewError(broker.OpMetadata, int16(sarama.ErrUnknownTopicOrPartition), record.TopicPartition{Topic: topic}, sarama.ErrUnknownTopicOrPartition)
+		}
+		return nil
+	})
+	return n, err
+}
+
 func (a *Admin) fits(ctx context.Context, s TopicSpec, info TopicInfo) error {
 	if s.Partitions > 0 && info.Partitions != s.Partitions {
-		return &TopicMismatchError{s.Name, "a partition count of", fmt.Sprint(info.Partitions), fmt.Sprint(s.Partitions),
-			"the partition count of its source changed, or another application made it; reset the application or delete the topic"}
+		return misfit(&TopicMismatchError{s.Name, "a partition count of", fmt.Sprint(info.Partitions), fmt.Sprint(s.Partitions),
+			"the partition count of its source changed, or another application made it; reset the application or delete the topic"})
 	}
 	want := s.Configs["cleanup.policy"]
 	if want == "" {
@@ -218,9 +266,13 @@ func (a *Admin) fits(ctx context.Context, s TopicSpec, info TopicInfo) error {
 		return err
 	}
 	if has := configs["cleanup.policy"]; !samePolicy(has, want) {
-		return &TopicMismatchError{s.Name, "the cleanup.policy", has, want, "alter the topic's configuration"}
+		return misfit(&TopicMismatchError{s.Name, "the cleanup.policy", has, want, "alter the topic's configuration"})
 	}
 	return nil
+}
+
+func misfit(e *TopicMismatchError) error {
+	return &broker.Error{Op: broker.OpCreateTopics, Code: int16(sarama.ErrTopicAlreadyExists), Class: broker.Fatal, Source: record.TopicPartition{Topic: e.Topic}, Cause: e}
 }
 
 // samePolicy compares clean-up policies, which are sets: "compact,delete" is "delete,compact".
@@ -238,7 +290,7 @@ func samePolicy(a, b string) bool {
 func (a *Admin) TopicConfig(ctx context.Context, name string) (map[string]string, error) {
 	configs := map[string]string{}
 	err := retry(ctx, func() error {
-		answer, err := controllerCall(a, broker.OpDescribeConfigs, func(b *sarama.Broker) (*sarama.DescribeConfigsResponse, error) {
+		answer, err := controllerCall(ctx, a, broker.OpDescribeConfigs, func(b *sarama.Broker) (*sarama.DescribeConfigsResponse, error) {
 			return b.DescribeConfigs(&sarama.DescribeConfigsRequest{Version: 2, Resources: []*sarama.ConfigResource{{Type: sarama.TopicResource, Name: name}}})
 		})
 		if err != nil {
@@ -260,16 +312,16 @@ func (a *Admin) TopicConfig(ctx context.Context, name string) (map[string]string
 // Ends says what partitions hold; committed asks for the last stable offset in the place of the high watermark.
 func (a *Admin) Ends(ctx context.Context, tps []record.TopicPartition, committed bool) (map[record.TopicPartition]Range, error) {
 	ranges := map[record.TopicPartition]Range{}
-	err := retry(ctx, func() error { return a.cluster.ends(tps, committed, ranges) })
+	err := retry(ctx, func() error { return a.cluster.ends(ctx, tps, committed, ranges) })
 	return ranges, err
 }
 
-func (c *cluster) ends(tps []record.TopicPartition, committed bool, ranges map[record.TopicPartition]Range) error {
+func (c *cluster) ends(ctx context.Context, tps []record.TopicPartition, committed bool, ranges map[record.TopicPartition]Range) error {
 	byLeader := map[*link][]record.TopicPartition{}
 	for _, tp := range tps {
 		to, _, ok := c.leaderOf(tp)
 		if !ok {
-			if _, err := c.metadata([]string{tp.Topic}); err != nil {
+			if _, err := c.metadataUntil(ctx, []string{tp.Topic}); err != nil {
 				return err
 			}
 			if to, _, ok = c.leaderOf(tp); !ok {
@@ -279,11 +331,11 @@ func (c *cluster) ends(tps []record.TopicPartition, committed bool, ranges map[r
 		byLeader[to] = append(byLeader[to], tp)
 	}
 	for to, tps := range byLeader {
-		starts, err := c.listOffsets(to, tps, sarama.OffsetOldest, committed)
+		starts, err := c.listOffsets(ctx, to, tps, sarama.OffsetOldest, committed)
 		if err != nil {
 			return err
 		}
-		ends, err := c.listOffsets(to, tps, sarama.OffsetNewest, committed)
+		ends, err := c.listOffsets(ctx, to, tps, sarama.OffsetNewest, committed)
 		if err != nil {
 			return err
 		}
@@ -294,7 +346,7 @@ func (c *cluster) ends(tps []record.TopicPartition, committed bool, ranges map[r
 	return nil
 }
 
-func (c *cluster) listOffsets(to *link, tps []record.TopicPartition, at int64, committed bool) (map[record.TopicPartition]int64, error) {
+func (c *cluster) listOffsets(ctx context.Context, to *link, tps []record.TopicPartition, at int64, committed bool) (map[record.TopicPartition]int64, error) {
 	r := &sarama.OffsetRequest{Version: 4}
 	if committed {
 		r.IsolationLevel = sarama.ReadCommitted
@@ -302,7 +354,7 @@ func (c *cluster) listOffsets(to *link, tps []record.TopicPartition, at int64, c
 	for _, tp := range tps {
 		r.AddBlock(tp.Topic, tp.Partition, at, 1)
 	}
-	answer, err := call(to, func(b *sarama.Broker) (*sarama.OffsetResponse, error) { return b.GetAvailableOffsets(r) })
+	answer, err := callUntil(ctx, to, func(b *sarama.Broker) (*sarama.OffsetResponse, error) { return b.GetAvailableOffsets(r) })
 	if err != nil {
 		for _, tp := range tps {
 			c.forget(tp)
@@ -329,23 +381,25 @@ func (c *cluster) listOffsets(to *link, tps []record.TopicPartition, at int64, c
 // included.
 func (a *Admin) CommittedOffsets(ctx context.Context, group string, tps []record.TopicPartition) (offsets broker.Offsets, err error) {
 	err = retry(ctx, func() (err error) {
-		to, err := a.cluster.coordinator(group)
+		to, err := a.cluster.coordinator(ctx, group)
 		if err != nil {
 			return err
 		}
-		offsets, err = fetchOffsets(to, group, tps)
+		offsets, err = fetchOffsets(ctx, to, group, tps, true)
 		return err
 	})
 	return offsets, err
 }
 
-func fetchOffsets(to *link, group string, tps []record.TopicPartition) (broker.Offsets, error) {
-	r := &sarama.OffsetFetchRequest{Version: 7, ConsumerGroup: group, RequireStable: true}
+// fetchOffsets asks for a group's positions: with stable, code 88 (class Retry) while a transaction has some pending;
+// without, what was committed before it.
+func fetchOffsets(ctx context.Context, to *link, group string, tps []record.TopicPartition, stable bool) (broker.Offsets, error) {
+	r := &sarama.OffsetFetchRequest{Version: 7, ConsumerGroup: group, RequireStable: stable}
 	r.ZeroPartitions()
 	for _, tp := range tps {
 		r.AddPartition(tp.Topic, tp.Partition)
 	}
-	answer, err := call(to, func(b *sarama.Broker) (*sarama.OffsetFetchResponse, error) { return b.FetchOffset(r) })
+	answer, err := callUntil(ctx, to, func(b *sarama.Broker) (*sarama.OffsetFetchResponse, error) { return b.FetchOffset(r) })
 	if err != nil {
 		return nil, asError(broker.OpOffsetFetch, record.TopicPartition{}, err)
 	}
@@ -383,7 +437,7 @@ func (a *Admin) DeleteTopics(ctx context.Context, names ...string) error {
 		return nil
 	}
 	return retry(ctx, func() error {
-		answer, err := controllerCall(a, opDeleteTopics, func(b *sarama.Broker) (*sarama.DeleteTopicsResponse, error) {
+		answer, err := controllerCall(ctx, a, opDeleteTopics, func(b *sarama.Broker) (*sarama.DeleteTopicsResponse, error) {
 			return b.DeleteTopics(&sarama.DeleteTopicsRequest{Version: 4, Topics: names, Timeout: 15 * time.Second})
 		})
 		if err != nil {
@@ -407,7 +461,7 @@ func (a *Admin) DeleteRecords(ctx context.Context, before map[record.TopicPartit
 		for tp, at := range before {
 			to, _, ok := a.cluster.leaderOf(tp)
 			if !ok {
-				_, err := a.cluster.metadata([]string{tp.Topic})
+				_, err := a.cluster.metadataUntil(ctx, []string{tp.Topic})
 				return errors.Join(err, NewError(broker.OpDeleteRecords, int16(sarama.ErrNotLeaderForPartition), tp, sarama.ErrNotLeaderForPartition))
 			}
 			if byLeader[to] == nil {
@@ -421,7 +475,7 @@ func (a *Admin) DeleteRecords(ctx context.Context, before map[record.TopicPartit
 			t.PartitionOffsets[tp.Partition] = at
 		}
 		for to, topics := range byLeader {
-			answer, err := call(to, func(b *sarama.Broker) (*sarama.DeleteRecordsResponse, error) {
+			answer, err := callUntil(ctx, to, func(b *sarama.Broker) (*sarama.DeleteRecordsResponse, error) {
 				return b.DeleteRecords(&sarama.DeleteRecordsRequest{Version: 1, Topics: topics, Timeout: 10 * time.Second})
 			})
 			if err != nil {
@@ -448,7 +502,7 @@ func (a *Admin) CreatePartitions(ctx context.Context, counts map[string]int32) e
 		wanted[topic] = &sarama.TopicPartition{Count: n}
 	}
 	return retry(ctx, func() error {
-		answer, err := controllerCall(a, broker.OpCreateTopics, func(b *sarama.Broker) (*sarama.CreatePartitionsResponse, error) {
+		answer, err := controllerCall(ctx, a, broker.OpCreateTopics, func(b *sarama.Broker) (*sarama.CreatePartitionsResponse, error) {
 			return b.CreatePartitions(&sarama.CreatePartitionsRequest{Version: 1, TopicPartitions: wanted, Timeout: 15 * time.Second})
 		})
 		if err != nil {

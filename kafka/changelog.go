@@ -17,6 +17,9 @@ type Changelog struct{ cluster *cluster }
 
 // NewChangelog returns a reader that has connected to nothing yet.
 func NewChangelog(cfg Config) (*Changelog, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
 	return &Changelog{newCluster(cfg, "restore", 40*time.Second, nil)}, nil
 }
 
@@ -26,7 +29,7 @@ func (c *Changelog) Close() { c.cluster.close() }
 // Ends says what partitions hold.
 func (c *Changelog) Ends(ctx context.Context, tps []record.TopicPartition) (map[record.TopicPartition]Range, error) {
 	ranges := map[record.TopicPartition]Range{}
-	err := retry(ctx, func() error { return c.cluster.ends(tps, false, ranges) })
+	err := retry(ctx, func() error { return c.cluster.ends(ctx, tps, false, ranges) })
 	return ranges, err
 }
 
@@ -51,7 +54,7 @@ func (c *Changelog) Read(ctx context.Context, tp record.TopicPartition, from, to
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		b, err := c.fetch(tp, from, committed)
+		b, err := c.fetch(ctx, tp, from, committed)
 		if err != nil {
 			var be *broker.Error
 			if !errors.As(err, &be) || be.Class != broker.Retry {
@@ -79,10 +82,10 @@ func (c *Changelog) Read(ctx context.Context, tp record.TopicPartition, from, to
 	return nil
 }
 
-func (c *Changelog) fetch(tp record.TopicPartition, from int64, committed bool) (broker.Batch, error) {
+func (c *Changelog) fetch(ctx context.Context, tp record.TopicPartition, from int64, committed bool) (broker.Batch, error) {
 	to, led, ok := c.cluster.leaderOf(tp)
 	if !ok {
-		if _, err := c.cluster.metadata([]string{tp.Topic}); err != nil {
+		if _, err := c.cluster.metadataUntil(ctx, []string{tp.Topic}); err != nil {
 			return broker.Batch{}, err
 		}
 		if to, led, ok = c.cluster.leaderOf(tp); !ok {
@@ -94,7 +97,7 @@ func (c *Changelog) fetch(tp record.TopicPartition, from int64, committed bool) 
 		r.Isolation = sarama.ReadCommitted
 	}
 	r.AddBlock(tp.Topic, tp.Partition, from, 4<<20, led.epoch)
-	answer, err := call(to, func(b *sarama.Broker) (*sarama.FetchResponse, error) { return b.Fetch(r) })
+	answer, err := callUntil(ctx, to, func(b *sarama.Broker) (*sarama.FetchResponse, error) { return b.Fetch(r) })
 	if err != nil {
 		c.cluster.forget(tp)
 		return broker.Batch{}, asError(broker.OpFetch, tp, err)
@@ -105,7 +108,7 @@ func (c *Changelog) fetch(tp record.TopicPartition, from int64, committed bool) 
 		return broker.Batch{}, NewError(broker.OpFetch, transportCode, tp, errors.New("the answer lacks the partition"))
 	case block.Err == sarama.ErrOffsetOutOfRange:
 		ranges := map[record.TopicPartition]Range{}
-		if err := c.cluster.ends([]record.TopicPartition{tp}, false, ranges); err != nil {
+		if err := c.cluster.ends(ctx, []record.TopicPartition{tp}, false, ranges); err != nil {
 			return broker.Batch{}, err
 		}
 		return broker.Batch{}, NewError(broker.OpFetch, broker.CodeOffsetOutOfRange, tp, &OutOfRangeError{tp, from, ranges[tp].Start, ranges[tp].HighWatermark})

@@ -1,7 +1,14 @@
 package kafka
 
 import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/sha512"
 	"crypto/tls"
+	"errors"
+	"fmt"
+	"hash"
 	"log/slog"
 	"net"
 	"time"
@@ -14,13 +21,48 @@ type Config struct {
 	// Brokers are the seeds, host:port each.
 	Brokers  []string
 	ClientID string
-	// TLS is nil for plain connections.
+	// TLS is nil for plain connections. RootCAs says whom to trust, Certificates who this is to a broker that asks for
+	// client certificates; a ServerName that is not set is the host of each broker's address.
 	TLS *tls.Config
-	// User and Password turn SASL on; Mechanism is PLAIN unless set.
+	// User and Password turn SASL on. Mechanism is PLAIN unless set, or SCRAM-SHA-256 or SCRAM-SHA-512; PLAIN sends the
+	// password as it is, so use it with TLS only. No error, log line or %v of a Config holds the password.
 	User, Password, Mechanism string
 	// DialTimeout is 5 s unless set; RequestTimeout, for requests that do not wait by design, 15 s.
 	DialTimeout, RequestTimeout time.Duration
 	Logger                      *slog.Logger
+}
+
+// String leaves the password and the keys of TLS out.
+func (c Config) String() string {
+	auth := "no SASL"
+	if c.User != "" {
+		auth = c.mechanism() + " as " + c.User
+	}
+	return fmt.Sprintf("kafka at %v, client id %q, TLS %t, %s", c.Brokers, c.ClientID, c.TLS != nil, auth)
+}
+
+// GoString is String, for %#v.
+func (c Config) GoString() string { return c.String() }
+
+// LogValue is String, for log/slog.
+func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
+
+func (c Config) mechanism() string { return cmp.Or(c.Mechanism, sarama.SASLTypePlaintext) }
+
+// scramHashes are the mechanisms that prove the password without sending it.
+var scramHashes = map[string]func() hash.Hash{sarama.SASLTypeSCRAMSHA256: sha256.New, sarama.SASLTypeSCRAMSHA512: sha512.New}
+
+// validate says in one sentence what of the authentication cannot work.
+func (c Config) validate() error {
+	switch {
+	case c.User == "" && (c.Password != "" || c.Mechanism != ""):
+		return errors.New("kafka: a password or a SASL mechanism is set and no user: set Config.User")
+	case c.User != "" && c.Password == "":
+		return fmt.Errorf("kafka: the password of user %q is missing: set Config.Password", c.User)
+	case c.User != "" && c.mechanism() != sarama.SASLTypePlaintext && scramHashes[c.mechanism()] == nil:
+		return fmt.Errorf("kafka: SASL mechanism %q is not spoken here: set Config.Mechanism to PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", c.Mechanism)
+	}
+	return nil
 }
 
 func (c Config) log() *slog.Logger {
@@ -54,8 +96,9 @@ func (c Config) sarama(dialer *keepingDialer, readTimeout time.Duration) *sarama
 	}
 	if c.User != "" {
 		s.Net.SASL.Enable, s.Net.SASL.User, s.Net.SASL.Password = true, c.User, c.Password
-		if c.Mechanism != "" {
-			s.Net.SASL.Mechanism = sarama.SASLMechanism(c.Mechanism)
+		s.Net.SASL.Mechanism = sarama.SASLMechanism(c.mechanism())
+		if h := scramHashes[c.mechanism()]; h != nil {
+			s.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scram{hash: h} }
 		}
 	}
 	return s
@@ -78,28 +121,37 @@ func (c Config) requestTimeout() time.Duration {
 // keepingDialer remembers the connection that it made. Broker.Close waits for pending answers; closing this does not.
 type keepingDialer struct {
 	timeout time.Duration
+	ctx     context.Context // ends with cut, and a dial that is under way with it
+	cancel  context.CancelFunc
 	conn    chan net.Conn // holds the last connection, one at most
 }
 
 func newKeepingDialer(timeout time.Duration) *keepingDialer {
-	return &keepingDialer{timeout: timeout, conn: make(chan net.Conn, 1)}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &keepingDialer{timeout: timeout, ctx: ctx, cancel: cancel, conn: make(chan net.Conn, 1)}
 }
 
 // Dial implements the library's dialer.
 func (d *keepingDialer) Dial(network, addr string) (net.Conn, error) {
-	c, err := net.DialTimeout(network, addr, d.timeout)
+	c, err := (&net.Dialer{Timeout: d.timeout}).DialContext(d.ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case <-d.conn:
-	default:
-	}
+	d.closeKept()
 	d.conn <- c
+	if d.ctx.Err() != nil { // cut meanwhile, and cut may have missed it
+		d.closeKept()
+	}
 	return c, nil
 }
 
+// cut closes the connection, and one that is still to come.
 func (d *keepingDialer) cut() {
+	d.cancel()
+	d.closeKept()
+}
+
+func (d *keepingDialer) closeKept() {
 	select {
 	case c := <-d.conn:
 		_ = c.Close()

@@ -18,49 +18,92 @@ import (
 // link is one role's connection to one broker. After any transport error it is cut and opened anew: the library goes on
 // calling a dead connection connected, and its Close waits for answers that will not come.
 //
-// The mutex protects the open connection; requests are made without it.
+// The mutex protects the open connection and the attempt to open one; neither is waited for with it, so that a broker that
+// accepts and says nothing keeps nobody from closing the link.
 type link struct {
 	cfg         Config
 	addr        string
 	readTimeout time.Duration
 	mu          sync.Mutex
 	broker      *sarama.Broker
-	dialer      *keepingDialer
+	dialer      *keepingDialer // of the broker, or of the attempt that is under way
+	opening     chan struct{}  // closed when the attempt under way is over; nil if none is
 	closed      bool
 }
 
 var errClosed = errors.New("kafka: closed")
 
-func (l *link) open() (*sarama.Broker, error) {
+func (l *link) open() (*sarama.Broker, error) { return l.openUntil(context.Background()) }
+
+// openUntil gives the open connection, or opens one; the end of ctx ends the attempt.
+func (l *link) openUntil(ctx context.Context) (*sarama.Broker, error) {
+	for {
+		l.mu.Lock()
+		b, closed, other := l.broker, l.closed, l.opening
+		if b == nil && !closed && other == nil {
+			break
+		}
+		l.mu.Unlock()
+		switch {
+		case closed:
+			return nil, errClosed
+		case b != nil:
+			return b, nil
+		}
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	d, over := newKeepingDialer(l.cfg.dialTimeout()), make(chan struct{})
+	l.dialer, l.opening = d, over
+	l.mu.Unlock()
+	defer close(over)
+	uncut := context.AfterFunc(ctx, d.cut)
+	b, err := l.connect(d)
+	if !uncut() && err != nil {
+		err = context.Cause(ctx)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return nil, errClosed
+	if l.opening = nil; err != nil {
+		l.dialer = nil
+		return nil, err
 	}
-	if l.broker != nil {
-		return l.broker, nil
-	}
-	d := newKeepingDialer(l.cfg.dialTimeout())
+	l.broker = b
+	return b, nil
+}
+
+// connect opens a connection: dial, TLS, versions, SASL. A broker that accepts and then says nothing has the request
+// time-out, whatever the role's answers may take.
+func (l *link) connect(d *keepingDialer) (*sarama.Broker, error) {
+	defer time.AfterFunc(l.cfg.requestTimeout(), d.cut).Stop()
 	b := sarama.NewBroker(l.addr)
 	if err := b.Open(l.cfg.sarama(d, l.readTimeout)); err != nil {
 		return nil, err
 	}
 	if ok, err := b.Connected(); !ok {
 		d.cut()
+		if err == nil {
+			err = errors.New("the broker closed the connection")
+		}
 		return nil, fmt.Errorf("connect to %s: %w", l.addr, err)
 	}
-	l.broker, l.dialer = b, d
 	return b, nil
 }
 
 // drop cuts b if it is still the open connection.
 func (l *link) drop(b *sarama.Broker) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.broker == b && b != nil {
+	current := l.broker == b && b != nil
+	if current {
 		l.dialer.cut()
-		_ = b.Close()
 		l.broker, l.dialer = nil, nil
+	}
+	l.mu.Unlock()
+	if current {
+		_ = b.Close()
 	}
 }
 
@@ -68,18 +111,30 @@ func (l *link) close() {
 	l.mu.Lock()
 	b := l.broker
 	l.closed = true
+	if l.dialer != nil {
+		l.dialer.cut()
+	}
 	l.mu.Unlock()
 	l.drop(b)
 }
 
 // call makes one request; a transport error cuts the connection.
 func call[T any](l *link, request func(*sarama.Broker) (T, error)) (T, error) {
-	b, err := l.open()
+	return callUntil(context.Background(), l, request)
+}
+
+// callUntil is call with an end: when ctx ends the connection is cut, which is the only thing that makes the library give a
+// pending request up, and the error is ctx's cause. Requests of others on the same link are cut too; they try again.
+func callUntil[T any](ctx context.Context, l *link, request func(*sarama.Broker) (T, error)) (answer T, err error) {
+	b, err := l.openUntil(ctx)
 	if err != nil {
-		var zero T
-		return zero, err
+		return answer, err
 	}
-	answer, err := request(b)
+	uncut := context.AfterFunc(ctx, func() { l.drop(b) })
+	answer, err = request(b)
+	if !uncut() && err != nil {
+		return answer, context.Cause(ctx)
+	}
 	if err != nil && isTransport(err) {
 		l.drop(b)
 	}
@@ -147,8 +202,18 @@ func (c *cluster) close() {
 	}
 }
 
-// note publishes that the role lost its brokers or found one again, once each.
+// note takes the outcome of one request. An answer says that the role is up. No answer says nothing yet: one of three
+// brokers may be down, and the look-up of leaders or of a coordinator that follows asks them all.
 func (c *cluster) note(err error) {
+	if err == nil {
+		c.reached(nil)
+	}
+}
+
+// reached publishes that the role lost its brokers or found one again, once each. A role is down when every broker that it
+// knows of, and every seed, was asked in turn and none answered; it is up again with the first answer of any. So Up says
+// that the cluster can be asked, not that every partition has a leader or the group a coordinator.
+func (c *cluster) reached(err error) {
 	c.mu.Lock()
 	changed := c.down != (err != nil) && !c.closed
 	c.down = err != nil
@@ -175,33 +240,44 @@ func (c *cluster) addresses() []string {
 	return addrs
 }
 
-// metadata asks one broker after the other until one answers. topics nil means none, not all.
-func (c *cluster) metadata(topics []string) (*sarama.MetadataResponse, error) {
-	var last error
+// askAll asks one broker after the other until one answers.
+func askAll[T any](ctx context.Context, c *cluster, op broker.Op, request func(*sarama.Broker) (T, error)) (answer T, err error) {
+	last := errors.New("no broker is named")
 	for _, addr := range c.addresses() {
-		answer, err := call(c.link(addr), func(b *sarama.Broker) (*sarama.MetadataResponse, error) {
-			r := sarama.NewMetadataRequest(version, topics)
-			r.Topics = topics
-			if r.Topics == nil {
-				r.Topics = []string{}
-			}
-			return b.GetMetadata(r)
-		})
-		if err == nil {
-			c.learn(answer)
-			c.note(nil)
+		if answer, last = callUntil(ctx, c.link(addr), request); last == nil {
+			c.reached(nil)
 			return answer, nil
 		}
-		if errors.Is(err, errClosed) {
-			return nil, err
+		if errors.Is(last, errClosed) {
+			err := NewError(op, transportCode, record.TopicPartition{}, errClosed)
+			err.Class = broker.Fatal // nothing to try again
+			return answer, err
 		}
-		last = err
+		if ctx.Err() != nil {
+			return answer, asError(op, record.TopicPartition{}, last)
+		}
 	}
-	if last == nil {
-		last = errors.New("no broker is named")
+	c.reached(last)
+	return answer, asError(op, record.TopicPartition{}, last)
+}
+
+func (c *cluster) metadata(topics []string) (*sarama.MetadataResponse, error) {
+	return c.metadataUntil(context.Background(), topics)
+}
+
+// metadataUntil asks about topics, and about brokers and the controller, which every answer names. The library sends an
+// empty list as a wish for all topics, which may be thousands; so who wants none asks for one that is there anyway.
+func (c *cluster) metadataUntil(ctx context.Context, topics []string) (*sarama.MetadataResponse, error) {
+	if len(topics) == 0 {
+		topics = []string{"__consumer_offsets"}
 	}
-	c.note(last)
-	return nil, NewError(broker.OpMetadata, int16(transportCode), record.TopicPartition{}, last)
+	answer, err := askAll(ctx, c, broker.OpMetadata, func(b *sarama.Broker) (*sarama.MetadataResponse, error) {
+		return b.GetMetadata(sarama.NewMetadataRequest(version, topics))
+	})
+	if err == nil {
+		c.learn(answer)
+	}
+	return answer, err
 }
 
 func (c *cluster) learn(m *sarama.MetadataResponse) {
@@ -270,21 +346,17 @@ func (c *cluster) partitions(topic string) (int32, error) {
 }
 
 // coordinator asks for the group's coordinator.
-func (c *cluster) coordinator(group string) (*link, error) {
-	var last error
-	for _, addr := range c.addresses() {
-		answer, err := call(c.link(addr), func(b *sarama.Broker) (*sarama.FindCoordinatorResponse, error) {
-			return b.FindCoordinator(&sarama.FindCoordinatorRequest{Version: 3, CoordinatorKey: group, CoordinatorType: sarama.CoordinatorGroup})
-		})
-		if err == nil && answer.Err != sarama.ErrNoError {
-			return nil, NewError(broker.OpFindCoordinator, int16(answer.Err), record.TopicPartition{}, answer.Err)
-		}
-		if err == nil {
-			return c.link(answer.Coordinator.Addr()), nil
-		}
-		last = err
+func (c *cluster) coordinator(ctx context.Context, group string) (*link, error) {
+	answer, err := askAll(ctx, c, broker.OpFindCoordinator, func(b *sarama.Broker) (*sarama.FindCoordinatorResponse, error) {
+		return b.FindCoordinator(&sarama.FindCoordinatorRequest{Version: 3, CoordinatorKey: group, CoordinatorType: sarama.CoordinatorGroup})
+	})
+	if err != nil {
+		return nil, err
 	}
-	return nil, NewError(broker.OpFindCoordinator, transportCode, record.TopicPartition{}, last)
+	if answer.Err != sarama.ErrNoError {
+		return nil, NewError(broker.OpFindCoordinator, int16(answer.Err), record.TopicPartition{}, answer.Err)
+	}
+	return c.link(answer.Coordinator.Addr()), nil
 }
 
 // backoff is exponential with full jitter from 10 ms, capped at a second.
@@ -305,22 +377,27 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Reach waits for the first answer of a broker. Its error names the brokers and the last reason.
+// Reach waits for the first answer of a broker. Its error is an *UnreachableError, which names the brokers and the last
+// reason, or a Fatal *broker.Error if one answered with a refusal (58: user or password, 33: SASL mechanism).
 func Reach(ctx context.Context, cfg Config) error {
+	if err := cfg.validate(); err != nil {
+		return err
+	}
 	c := newCluster(cfg, "admin", cfg.requestTimeout(), nil)
 	defer c.close()
 	start := time.Now()
+	var last error
 	for attempt := 0; ; attempt++ {
-		_, err := c.metadata(nil)
-		if err == nil {
-			return nil
+		_, err := c.metadataUntil(ctx, nil)
+		var be *broker.Error
+		if err == nil || errors.As(err, &be) && be.Class == broker.Fatal {
+			return err
+		}
+		if ctx.Err() == nil || last == nil {
+			last = be.Cause // and not that the time was up, if there is a better reason
 		}
 		if !sleep(ctx, backoff(attempt)) {
-			var be *broker.Error
-			if errors.As(err, &be) {
-				err = be.Cause
-			}
-			return &UnreachableError{Brokers: cfg.Brokers, Waited: time.Since(start), Cause: err}
+			return &UnreachableError{Brokers: cfg.Brokers, Waited: time.Since(start), Cause: last}
 		}
 	}
 }

@@ -60,6 +60,9 @@ type position struct {
 // NewFetcher returns a running fetcher that reads nothing yet. deliver gets broker.Fetched, broker.FetchFailed and
 // broker.ConnectionChanged and must not block.
 func NewFetcher(cfg FetcherConfig, deliver func(broker.Event)) (*Fetcher, error) {
+	if err := cfg.Config.validate(); err != nil {
+		return nil, err
+	}
 	if cfg.MaxWait <= 0 {
 		cfg.MaxWait = 100 * time.Millisecond
 	}
@@ -326,7 +329,7 @@ func (f *Fetcher) onError(p *position, block *sarama.FetchResponseBlock) {
 	if err.Code == broker.CodeOffsetOutOfRange {
 		// The answer itself has -1 for the range on a real broker.
 		ranges := map[record.TopicPartition]Range{}
-		if f.cluster.ends([]record.TopicPartition{p.tp}, false, ranges) != nil {
+		if f.cluster.ends(f.ctx, []record.TopicPartition{p.tp}, false, ranges) != nil {
 			f.later(p)
 			return
 		}

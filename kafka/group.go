@@ -102,6 +102,9 @@ func NewGroup(cfg GroupConfig, deliver func(broker.Event)) (*Group, error) {
 	if cfg.Group == "" || cfg.Assignor == nil || len(cfg.Topics) == 0 {
 		return nil, errors.New("kafka: a group member needs a group id, an assignor and at least one topic: set GroupConfig.Group, Assignor and Topics")
 	}
+	if err := cfg.Config.validate(); err != nil {
+		return nil, err
+	}
 	set := func(d *time.Duration, v time.Duration) {
 		if *d <= 0 {
 			*d = v
@@ -114,7 +117,9 @@ func NewGroup(cfg GroupConfig, deliver func(broker.Event)) (*Group, error) {
 	g := &Group{cfg: cfg, deliver: deliver, in: broker.NewInbox(), done: make(chan struct{}), leaving: make(chan bool, 1), where: map[*cluster]*link{}}
 	g.machine = member.New(member.Config{Session: cfg.SessionTimeout, Static: cfg.InstanceID != "", Error: groupError})
 	g.join = newCluster(cfg.Config, "join", cfg.RebalanceTimeout+cfg.SessionTimeout+15*time.Second, nil)
-	g.other = newCluster(cfg.Config, "group", 15*time.Second, deliver)
+	// Below the session time-out, so that a heartbeat that hangs on a dead connection is tried again on another while the
+	// session lasts; above the 5 s that a broker gives a commit before it answers 7.
+	g.other = newCluster(cfg.Config, "group", min(15*time.Second, max(6*time.Second, cfg.SessionTimeout*2/3)), deliver)
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	return g, nil
 }
@@ -160,20 +165,27 @@ func (g *Group) Rejoin(reason string) {
 	g.submit(func(now time.Time) []member.Effect { return g.machine.Rejoin(now, reason) })
 }
 
-// Offsets reads committed positions, once no transaction has any pending; exactly one broker.OffsetsFetched follows, at
-// the latest while Close runs.
+// Offsets is CommittedOffsets with stable.
 func (g *Group) Offsets(token uint64, tps []record.TopicPartition) {
-	g.submit(func(now time.Time) []member.Effect { return g.machine.Offsets(now, token, tps) })
+	g.CommittedOffsets(token, tps, true)
+}
+
+// CommittedOffsets reads committed positions; exactly one broker.OffsetsFetched follows, at the latest while Close runs.
+// With stable (KIP-447) it comes once no transaction has any of them pending (88 UNSTABLE_OFFSET_COMMIT is asked again,
+// for as long as the transaction lasts): where a new owner starts. Without, the positions before a pending transaction
+// come at once: who has to learn from their metadata whose transaction that is cannot wait for its end.
+func (g *Group) CommittedOffsets(token uint64, tps []record.TopicPartition, stable bool) {
+	g.submit(func(now time.Time) []member.Effect { return g.machine.Offsets(now, token, tps, stable) })
 }
 
 func (g *Group) sendFetch(e member.Fetch) {
 	var offsets broker.Offsets
 	err := retry(g.ctx, func() (err error) {
-		to, err := g.coordinator(g.other)
+		to, err := g.coordinator(g.ctx, g.other)
 		if err != nil {
 			return err
 		}
-		if offsets, err = fetchOffsets(to, g.cfg.Group, e.Partitions); err != nil {
+		if offsets, err = fetchOffsets(g.ctx, to, g.cfg.Group, e.Partitions, e.Stable); err != nil && asError(broker.OpOffsetFetch, record.TopicPartition{}, err).Code != unstable {
 			g.lookAgain(g.other)
 		}
 		return err
@@ -184,6 +196,9 @@ func (g *Group) sendFetch(e member.Fetch) {
 	}
 	g.submit(func(now time.Time) []member.Effect { return g.machine.Fetched(now, e.Token, offsets, failed) })
 }
+
+// unstable is UNSTABLE_OFFSET_COMMIT: the right coordinator says that a transaction is pending.
+const unstable int16 = 88
 
 func (g *Group) goDo(f func()) {
 	if g.ctx.Err() != nil {
@@ -303,14 +318,14 @@ func (g *Group) Close(ctx context.Context, leave bool) error {
 }
 
 // coordinator is the connection to the group's coordinator in one role, looked up once and again after each failure.
-func (g *Group) coordinator(c *cluster) (*link, error) {
+func (g *Group) coordinator(ctx context.Context, c *cluster) (*link, error) {
 	g.mu.Lock()
 	to := g.where[c]
 	g.mu.Unlock()
 	if to != nil {
 		return to, nil
 	}
-	to, err := c.coordinator(g.cfg.Group)
+	to, err := c.coordinator(ctx, g.cfg.Group)
 	if err != nil {
 		return nil, err
 	}
@@ -334,18 +349,20 @@ func (g *Group) instance() *string {
 }
 
 // ask makes one request to the coordinator and gives its code; member.Transport if there was no answer. A code that says
-// that the coordinator is elsewhere, or no answer, has it looked up again.
-func ask[T any](g *Group, c *cluster, request func(*sarama.Broker) (T, error), code func(T) sarama.KError) (answer T, result int16) {
-	to, err := g.coordinator(c)
+// that the coordinator is elsewhere, or no answer, has it looked up again: at once, since that asks every broker and so
+// tells an outage from a coordinator that died alone.
+func ask[T any](ctx context.Context, g *Group, c *cluster, request func(*sarama.Broker) (T, error), code func(T) sarama.KError) (answer T, result int16) {
+	to, err := g.coordinator(ctx, c)
 	if err == nil {
-		answer, err = call(to, request)
+		if answer, err = callUntil(ctx, to, request); err != nil {
+			g.lookAgain(c)
+			_, _ = g.coordinator(ctx, c)
+		}
 	}
 	if err != nil {
-		g.lookAgain(c)
 		if be := asError(broker.OpFindCoordinator, record.TopicPartition{}, err); be.Class == broker.Fatal {
 			return answer, be.Code
 		}
-		c.note(err)
 		return answer, member.Transport
 	}
 	c.note(nil)
@@ -357,7 +374,7 @@ func ask[T any](g *Group, c *cluster, request func(*sarama.Broker) (T, error), c
 }
 
 func (g *Group) sendHeartbeat(e member.Heartbeat) {
-	_, code := ask(g, g.other, func(b *sarama.Broker) (*sarama.HeartbeatResponse, error) {
+	_, code := ask(g.ctx, g, g.other, func(b *sarama.Broker) (*sarama.HeartbeatResponse, error) {
 		return b.Heartbeat(&sarama.HeartbeatRequest{Version: 4, GroupId: g.cfg.Group, GenerationId: e.Generation, MemberId: e.MemberID, GroupInstanceId: g.instance()})
 	}, func(r *sarama.HeartbeatResponse) sarama.KError { return r.Err })
 	g.submit(func(now time.Time) []member.Effect { return g.machine.Beat(now, e.Generation, code) })
@@ -371,7 +388,7 @@ func (g *Group) sendCommit(e member.Commit) {
 	for tp, o := range e.Offsets {
 		r.AddBlockWithLeaderEpoch(tp.Topic, tp.Partition, o.At, -1, 0, o.Metadata)
 	}
-	_, code := ask(g, g.other, func(b *sarama.Broker) (*sarama.OffsetCommitResponse, error) { return b.CommitOffset(r) }, worst)
+	_, code := ask(g.ctx, g, g.other, func(b *sarama.Broker) (*sarama.OffsetCommitResponse, error) { return b.CommitOffset(r) }, worst)
 	g.submit(func(now time.Time) []member.Effect { return g.machine.Committed(now, e.Token, code) })
 }
 
@@ -394,7 +411,7 @@ func (g *Group) leave(id string) {
 	}
 	me := sarama.MemberIdentity{MemberId: id, GroupInstanceId: g.instance()}
 	for attempt := range leaveAttempts {
-		_, code := ask(g, g.other, func(b *sarama.Broker) (*sarama.LeaveGroupResponse, error) {
+		_, code := ask(g.ctx, g, g.other, func(b *sarama.Broker) (*sarama.LeaveGroupResponse, error) {
 			return b.LeaveGroup(&sarama.LeaveGroupRequest{Version: 4, GroupId: g.cfg.Group, Members: []sarama.MemberIdentity{me}})
 		}, func(r *sarama.LeaveGroupResponse) sarama.KError { return r.Err })
 		if Classify(broker.OpLeaveGroup, code) != broker.Retry || !sleep(g.ctx, backoff(attempt)) {

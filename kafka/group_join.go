@@ -44,10 +44,7 @@ func (g *Group) sendJoin(ctx context.Context, e member.Join) {
 		report(member.JoinAnswer{Code: int16(sarama.ErrInvalidRequest)}, nil)
 		return
 	}
-	answer, code := ask(g, g.join, func(b *sarama.Broker) (*sarama.JoinGroupResponse, error) {
-		defer context.AfterFunc(ctx, func() { g.cut(b) })()
-		return b.JoinGroup(r)
-	}, func(r *sarama.JoinGroupResponse) sarama.KError { return r.Err })
+	answer, code := ask(ctx, g, g.join, func(b *sarama.Broker) (*sarama.JoinGroupResponse, error) { return b.JoinGroup(r) }, func(r *sarama.JoinGroupResponse) sarama.KError { return r.Err })
 	a := member.JoinAnswer{Code: code}
 	if answer != nil {
 		a.MemberID, a.Generation = answer.MemberId, answer.GenerationId
@@ -55,9 +52,6 @@ func (g *Group) sendJoin(ctx context.Context, e member.Join) {
 	}
 	report(a, answer)
 }
-
-// cut ends what is pending on a connection of the join role.
-func (g *Group) cut(b *sarama.Broker) { g.join.link(b.Addr()).drop(b) }
 
 func (g *Group) subscription(e member.Join) *sarama.ConsumerGroupMemberMetadata {
 	m := &sarama.ConsumerGroupMemberMetadata{Version: 2, Topics: g.cfg.Topics, UserData: g.cfg.Assignor.UserData(e.Owned), GenerationID: e.Generation}
@@ -79,7 +73,7 @@ func (g *Group) sendSync(joined *sarama.JoinGroupResponse, leader bool) {
 		g.cfg.Config.log().Warn("this leader cannot assign; the group tries again", "err", err)
 		a.Code = member.Transport
 	} else {
-		answer, a.Code = ask(g, g.join, func(b *sarama.Broker) (*sarama.SyncGroupResponse, error) { return b.SyncGroup(r) },
+		answer, a.Code = ask(g.ctx, g, g.join, func(b *sarama.Broker) (*sarama.SyncGroupResponse, error) { return b.SyncGroup(r) },
 			func(r *sarama.SyncGroupResponse) sarama.KError { return r.Err })
 	}
 	if a.Code == 0 {

@@ -107,15 +107,16 @@ func (m *Machine) answerCommits(err *broker.Error) {
 	}
 }
 
-// Offsets asks for committed positions. Exactly one broker.OffsetsFetched follows.
-func (m *Machine) Offsets(now time.Time, token uint64, tps []record.TopicPartition) []Effect {
+// Offsets asks for committed positions, with stable for ones that no transaction is about to change. Exactly one
+// broker.OffsetsFetched follows.
+func (m *Machine) Offsets(now time.Time, token uint64, tps []record.TopicPartition, stable bool) []Effect {
 	m.begin(now)
 	if m.over() {
 		m.deliver(broker.OffsetsFetched{Token: token, Err: m.cfg.Error(broker.OpOffsetFetch, 25)})
 		return m.effects
 	}
 	m.reads[token] = tps
-	m.do(Fetch{token, tps})
+	m.do(Fetch{token, tps, stable})
 	return m.effects
 }
 

@@ -38,10 +38,11 @@ type (
 		MemberID   string
 		Attempt    int
 	}
-	// Fetch asks for an OffsetFetch that waits for stable offsets; Fetched answers it.
+	// Fetch asks for an OffsetFetch, which with Stable waits until no transaction has offsets pending; Fetched answers it.
 	Fetch struct {
 		Token      uint64
 		Partitions []record.TopicPartition
+		Stable     bool
 	}
 	// Deliver hands an event to the owner.
 	Deliver struct{ Event broker.Event }

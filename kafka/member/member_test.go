@@ -152,7 +152,7 @@ func (s *story) event(t *testing.T, w []string) []member.Effect {
 	case "committed":
 		return s.m.Committed(s.now, uint64(number(t, w[1])), code(2))
 	case "offsets":
-		return s.m.Offsets(s.now, uint64(number(t, w[1])), partitions(t, w[2]))
+		return s.m.Offsets(s.now, uint64(number(t, w[1])), partitions(t, w[2]), !slices.Contains(w, "unstable"))
 	case "fetched":
 		return s.m.Fetched(s.now, uint64(number(t, w[1])), offsets(t, w[2]), nil)
 	case "leave":
@@ -181,7 +181,7 @@ func (s *story) describe(e member.Effect) string {
 	case member.Commit:
 		return fmt.Sprintf("commit %d %s in generation %d as %q, attempt %d", e.Token, positions(e.Offsets), e.Generation, e.MemberID, e.Attempt)
 	case member.Fetch:
-		return fmt.Sprintf("fetch offsets %d of %v", e.Token, e.Partitions)
+		return fmt.Sprintf("fetch offsets %d of %v, stable %t", e.Token, e.Partitions, e.Stable)
 	case member.Deliver:
 		return "deliver " + delivered(e.Event)
 	}

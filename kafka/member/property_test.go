@@ -174,7 +174,7 @@ func (w *world) step(m *member.Machine) {
 	case 9:
 		w.token++
 		w.reading[w.token] = true
-		w.take(m.Offsets(now, w.token, nil))
+		w.take(m.Offsets(now, w.token, nil, rapid.Bool().Draw(w.t, "stable")))
 		if f, ok := pick(w, &w.fetches); ok {
 			w.take(m.Fetched(now, f.Token, broker.Offsets{}, nil))
 		}
