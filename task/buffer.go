@@ -20,6 +20,8 @@ type buffer struct {
 	fetched, consumed int64
 	// time is the highest timestamp that was processed, -1 before the first.
 	time int64
+	// buried is the offset of the last record that has a dead letter, -1 for none: it gets no second one.
+	buried int64
 	// end is up to where the last fetch saw that records can be read; -1 before the first.
 	end int64
 	// idle is since when the partition has been empty and caught up, in milliseconds; 0 while it is not.
@@ -93,7 +95,7 @@ func (b *buffer) seek(at int64) {
 	b.batches, b.first, b.index = b.batches[:0], 0, 0
 	b.bytes, b.owed = 0, 0
 	b.fetched, b.consumed = at, at
-	b.end, b.idle = -1, 0
+	b.end, b.idle, b.buried = -1, 0, -1
 }
 
 // caughtUp says that everything that the partition is known to hold is here.

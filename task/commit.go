@@ -24,7 +24,11 @@ func (t *Task) Uncommitted() (bytes int64) { return t.mem.active }
 //
 // Its error is a *ProcessError, after which only Rewind, Suspend and Close may follow, or wraps ErrNotRunning or
 // ErrCommitUnderWay. Changelog records may be on their way then; nothing else may be committed with them.
-func (t *Task) Prepare(now time.Time) (*Unit, error) {
+func (t *Task) Prepare(now time.Time) (*Unit, error) { return t.PrepareTransaction(now, Stamp{}) }
+
+// PrepareTransaction is Prepare exactly once: the metadata of each offset names the transaction that commits it. It works
+// also when nothing has changed since the last commit; the unit has the same offsets then, under the new name.
+func (t *Task) PrepareTransaction(now time.Time, s Stamp) (*Unit, error) {
 	if err := t.enter(now); err != nil {
 		return nil, err
 	}
@@ -34,7 +38,7 @@ func (t *Task) Prepare(now time.Time) (*Unit, error) {
 	if err := t.flush(); err != nil {
 		return nil, err
 	}
-	u := t.newUnit()
+	u := t.newUnit(s)
 	for _, o := range t.overlays {
 		first := len(u.Writes)
 		o.freeze(u)
@@ -49,12 +53,11 @@ func (t *Task) Prepare(now time.Time) (*Unit, error) {
 }
 
 // flush lets the aggregations emit. A store that none of them has asked about is not asked about at all.
-func (t *Task) flush() (err error) {
-	defer t.leave(&err)
+func (t *Task) flush() error {
 	for _, o := range t.overlays {
 		o.asked = false
 	}
-	if err := t.chain.Flush(); err != nil {
+	if err := t.attempt(t.chain.Flush); err != nil {
 		return err
 	}
 	for _, o := range t.overlays {
@@ -65,7 +68,7 @@ func (t *Task) flush() (err error) {
 	return nil
 }
 
-func (t *Task) newUnit() *Unit {
+func (t *Task) newUnit(s Stamp) *Unit {
 	u := t.spare
 	if t.spare = nil; u == nil {
 		u = &Unit{}
@@ -74,7 +77,7 @@ func (t *Task) newUnit() *Unit {
 	u.Offsets = make(broker.Offsets, len(t.buffers))
 	u.Position = make(record.Position, len(t.buffers))
 	for _, b := range t.buffers {
-		m := Metadata{PartitionTime: b.time}
+		m := Metadata{PartitionTime: b.time, TransactionalID: s.TransactionalID, Transaction: s.Number}
 		u.Offsets[b.source] = broker.Offset{At: b.consumed, Metadata: m.String()}
 		u.Position[b.source] = b.consumed
 	}

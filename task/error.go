@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/topology"
 )
@@ -16,6 +17,8 @@ type ProcessError struct {
 	// Source and Offset are the record that was in process; Source.Topic is empty if there was none.
 	Source record.TopicPartition
 	Offset int64
+	// Destination is the output or changelog record that could not be written; its Topic is empty if it was not that.
+	Destination record.TopicPartition
 	// Node is the node of the topology that failed, empty if that is not known.
 	Node string
 	// Cause is the bare error.
@@ -26,7 +29,11 @@ type ProcessError struct {
 
 // Error names the task and the record.
 func (e *ProcessError) Error() string {
-	if e.Source.Topic == "" {
+	switch {
+	case e.Source.Topic != "":
+	case e.Destination.Topic != "":
+		return fmt.Sprintf("task %s: record for %s: %v", e.Task, e.Destination, e.Cause)
+	default:
 		return fmt.Sprintf("task %s: %v", e.Task, e.Cause)
 	}
 	return fmt.Sprintf("task %s: record at offset %d of %s: %v", e.Task, e.Offset, e.Source, e.Cause)
@@ -36,7 +43,11 @@ func (e *ProcessError) Error() string {
 func (e *ProcessError) Unwrap() error { return e.Cause }
 
 // Panic is the Cause when user code panicked.
-type Panic struct{ Value any }
+type Panic struct {
+	Value any
+	// Stack is where it was.
+	Stack []byte
+}
 
 // Error gives the panic's value.
 func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
@@ -54,6 +65,14 @@ var (
 	// ErrCommitUnderWay: Prepare before the unit of the last one was Applied.
 	ErrCommitUnderWay = errors.New("the commit before this one is still under way")
 )
+
+// destination is the partition that a record could not be written to.
+func destination(cause error) (tp record.TopicPartition) {
+	if b := (*broker.Error)(nil); errors.As(cause, &b) && b.Class == broker.Record {
+		return b.Source
+	}
+	return tp
+}
 
 // node finds the place that an error of the topology names.
 func node(cause error) string {

@@ -1,8 +1,10 @@
 package task
 
 import (
+	"errors"
 	"fmt"
 
+	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/topology"
 )
@@ -27,14 +29,22 @@ func (h host) Store(name string) topology.StateStore {
 
 // Output implements topology.Host. A topic whose partitions cannot be found out fails the Start.
 func (h host) Output(topic string) topology.Output {
-	o := &output{task: h.t, topic: topic}
-	if o.partitions, o.err = h.t.cfg.Producer.Partitions(topic); o.err == nil && o.partitions <= 0 {
+	o := h.t.output(topic)
+	if o.err != nil {
+		h.t.fault(o.err)
+	}
+	return o
+}
+
+func (t *Task) output(topic string) *output {
+	o := &output{task: t, topic: topic}
+	if o.partitions, o.err = t.cfg.Producer.Partitions(topic); o.err == nil && o.partitions <= 0 {
 		o.err = fmt.Errorf("output topic %q has no partitions", topic)
 	}
 	if o.err != nil {
 		o.partitions = 0
-		h.t.fault(o.err)
 	}
+	t.outputs = append(t.outputs, o)
 	return o
 }
 
@@ -83,18 +93,29 @@ func (o *output) Send(r *record.Raw, partition int32) error {
 		return o.err
 	case partition >= o.partitions:
 		return fmt.Errorf("output topic %q has %d partitions, the partitioner chose %d", o.topic, o.partitions, partition)
-	case partition >= 0:
-	case r.Key != nil:
-		partition = record.Partition(r.Key, o.partitions)
-	default:
-		partition = o.keyless()
+	case partition < 0:
+		partition = o.partition(r)
 	}
 	o.task.wrote = true
 	err := o.task.cfg.Producer.Append(record.TopicPartition{Topic: o.topic, Partition: partition}, r)
-	if err != nil {
+	if err != nil && !ofRecord(err) {
 		o.task.fault(err)
 	}
 	return err
+}
+
+// ofRecord says that it is about one record: Refused asks what to do.
+func ofRecord(err error) bool {
+	b := (*broker.Error)(nil)
+	return errors.As(err, &b) && b.Class == broker.Record
+}
+
+// partition is Kafka's default.
+func (o *output) partition(r *record.Raw) int32 {
+	if r.Key != nil {
+		return record.Partition(r.Key, o.partitions)
+	}
+	return o.keyless()
 }
 
 func (o *output) keyless() int32 {

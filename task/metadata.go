@@ -17,6 +17,12 @@ type Metadata struct {
 	Transaction     uint64
 }
 
+// Stamp names one transaction of one producer. The zero Stamp is none: at least once.
+type Stamp struct {
+	TransactionalID string
+	Number          uint64
+}
+
 const metadataVersion = "1"
 
 // String encodes m. Transactional ids hold what Kafka allows in them; a bar is one of those, so the id comes last.

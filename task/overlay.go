@@ -146,24 +146,29 @@ func (o *overlay) soil(c *cell) {
 	o.mem.active += cellBytes + int64(len(c.Key)+len(c.Value))
 }
 
-// Changed implements topology.StateStore. What f itself Sets comes with the next call. If f fails, the cells behind that
-// one wait for the next call too.
+// Changed implements topology.StateStore. What f itself Sets comes with the next call. If f fails or panics, the cells
+// behind that one wait for the next call too.
 func (o *overlay) Changed(f func(*topology.Cell) error) error {
 	o.asked = true
 	changed := o.changed
 	o.changed = nil
-	for i, c := range changed {
+	done := 0
+	defer func() {
+		if o.changed == nil {
+			o.changed = changed[:copy(changed, changed[done:])]
+			return
+		}
+		o.changed = append(o.changed, changed[done:]...)
+	}()
+	for _, c := range changed {
 		c.Mark &^= markChanged
 		if c.Mark&markPinned == 0 {
 			o.mem.enqueue(c)
 		}
+		done++
 		if err := f(&c.Cell); err != nil {
-			o.changed = append(o.changed, changed[i+1:]...)
 			return err
 		}
-	}
-	if o.changed == nil {
-		o.changed = changed[:0]
 	}
 	return nil
 }

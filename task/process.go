@@ -50,35 +50,42 @@ func (t *Task) Buffered() (bytes int64) {
 // Process takes up to budget records through the processors, lowest timestamp first across the partitions, and returns
 // how many it took. It takes none while Ready says so, and stops early after a record that asks for a commit.
 //
-// Its error is a *ProcessError: that record, whose position has not moved, may be half done. Only Rewind, Suspend and
+// A record that fails is passed, counted as taken, if a handler of the topology says so. What it did up to there stays:
+// its writes and what it forwarded. Position, partition time and stream time move past it.
+//
+// The error is a *ProcessError: that record, whose position has not moved, may be half done. Only Rewind, Suspend and
 // Close may follow.
 func (t *Task) Process(now time.Time, budget int) (n int, err error) {
 	if err := t.enter(now); err != nil {
 		return 0, err
 	}
-	defer t.leave(&err)
-	if len(t.buffers) == 1 {
-		n, err = t.drain(t.buffers[0], budget)
-	} else {
-		n, err = t.merge(budget)
-	}
-	return n, err
+	t.taken = 0
+	asked := t.commitRequested
+	err = t.attempt(func() error {
+		if len(t.buffers) == 1 {
+			return t.drain(t.buffers[0], budget, asked)
+		}
+		return t.merge(budget, asked)
+	})
+	return t.taken, err
+}
+
+// enough says that Process must stop: the budget is used up, or a record asked for a commit.
+func (t *Task) enough(budget int, asked bool) bool {
+	return t.taken >= budget || t.commitRequested && !asked
 }
 
 // drain is the usual case, one partition: there is nothing to choose, so it loops over the batches.
-func (t *Task) drain(b *buffer, budget int) (n int, err error) {
+func (t *Task) drain(b *buffer, budget int, asked bool) error {
 	t.current = b
-	asked := t.commitRequested
-	for n < budget && !b.isEmpty() {
+	for !t.enough(budget, asked) && !b.isEmpty() {
 		records := b.batches[b.first].Records
-		records = records[:min(len(records), b.index+budget-n)]
+		records = records[:min(len(records), b.index+budget-t.taken)]
 		for b.index < len(records) {
 			if err := t.take(b, &records[b.index]); err != nil {
-				return n, err
+				return err
 			}
-			n++
 			if t.commitRequested && !asked {
-				budget = n
 				break
 			}
 		}
@@ -86,7 +93,7 @@ func (t *Task) drain(b *buffer, budget int) (n int, err error) {
 			b.passBatch()
 		}
 	}
-	return n, nil
+	return nil
 }
 
 // take processes one record.
@@ -102,36 +109,37 @@ func (t *Task) take(b *buffer, r *record.Raw) error {
 	if t.broken != nil {
 		return t.broken
 	}
+	t.passed(b, r.Offset)
+	return nil
+}
+
+// passed says that a record is done with: processed, skipped, or a dead letter.
+func (t *Task) passed(b *buffer, offset int64) {
 	b.index++
-	b.consumed = r.Offset + 1
+	b.consumed = offset + 1
+	t.taken++
 	t.moved = true
 	if t.mem.clean > t.mem.limit {
 		t.mem.evict()
 	}
-	return nil
 }
 
 // merge is the general case. A group has two or three partitions, so looking at each head is cheaper than any heap.
-func (t *Task) merge(budget int) (n int, err error) {
-	asked := t.commitRequested
-	for n < budget {
+func (t *Task) merge(budget int, asked bool) error {
+	for !t.enough(budget, asked) {
 		if ready, _ := t.ready(); !ready {
 			break
 		}
 		b := t.lowest()
 		t.current = b
 		if err := t.take(b, b.head()); err != nil {
-			return n, err
+			return err
 		}
 		if b.index == len(b.batches[b.first].Records) {
 			b.passBatch()
 		}
-		n++
-		if t.commitRequested && !asked {
-			break
-		}
 	}
-	return n, nil
+	return nil
 }
 
 // lowest is the partition whose head comes first. One of them must have one.
@@ -194,8 +202,7 @@ func (t *Task) Punctuate(now time.Time) (err error) {
 	if err := t.enter(now); err != nil {
 		return err
 	}
-	defer t.leave(&err)
-	err = t.chain.Punctuate(t.streamTime, t.wallClock)
+	err = t.attempt(func() error { return t.chain.Punctuate(t.streamTime, t.wallClock) })
 	t.mem.evict()
 	return err
 }

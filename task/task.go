@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -96,7 +95,14 @@ type Task struct {
 	commitRequested bool
 	// underWay is the unit of the commit that is under way, spare the memory of the one before.
 	underWay, spare *Unit
-	// broken is the first error of a port in this call. It counts even if the processor swallowed it.
+	// taken counts the records that this call of Process has passed.
+	taken int
+	// handlers, and where dead letters go; nil if nowhere. outputs are the topics that are written.
+	handlers    topology.Handlers
+	deadLetters *output
+	outputs     []*output
+	responses   Responses
+	// broken is the first error in this call that no handler is asked about.
 	broken error
 	// failed is why nothing but Rewind, Suspend and Close may be called.
 	failed error
@@ -186,18 +192,35 @@ func (t *Task) init() (err error) {
 	if err, t.closing = t.closing, nil; err != nil {
 		return err
 	}
+	t.handlers, t.deadLetters, t.outputs = topology.Handlers{}, nil, nil
 	if t.chain, err = t.cfg.Chain(host{t}); err != nil {
 		return err
 	}
 	if err := t.chain.Init(); err != nil {
 		return err
 	}
+	t.initHandlers()
 	for _, b := range t.buffers {
 		if b.process, err = t.chain.Source(b.source.Topic); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// initHandlers finds the dead-letter topic. One that does not exist fails the Start, not the first record that fails.
+func (t *Task) initHandlers() {
+	h, ok := t.chain.(Handled)
+	if !ok {
+		return
+	}
+	t.handlers = h.Handlers()
+	if topic := t.handlers.DeadLetterTopic; topic != "" {
+		t.deadLetters = t.output(topic)
+		if err := t.deadLetters.err; err != nil {
+			t.fault(fmt.Errorf("the dead-letter topic cannot be used: %w; create it", err))
+		}
+	}
 }
 
 // Suspend stops the task: its processors are closed, and what it has not committed is dropped. It can be closed, or be
@@ -248,39 +271,19 @@ func (t *Task) drop() {
 
 // enter begins a call that runs user code.
 func (t *Task) enter(now time.Time) error {
+	if err := t.running(); err != nil {
+		return err
+	}
+	t.wallClock = now.UnixMilli()
+	return nil
+}
+
+func (t *Task) running() error {
 	if t.failed != nil {
 		return t.failed
 	}
 	if t.State() != lifecycle.TaskRunning {
 		return fmt.Errorf("task %s is %s: %w", t.cfg.ID, t.State(), ErrNotRunning)
 	}
-	t.wallClock = now.UnixMilli()
 	return nil
-}
-
-// leave is deferred by every call that runs user code: once per call, not per record. A panic becomes an error, and
-// either gets the coordinates of the record in process. After an error the task is stuck in the middle of that record,
-// so it refuses everything that could commit half of it.
-func (t *Task) leave(err *error) {
-	cause, stack := *err, []byte(nil)
-	if v := recover(); v != nil {
-		cause, stack = &Panic{v}, debug.Stack()
-	} else if cause == nil {
-		cause = t.broken
-	}
-	if cause != nil {
-		e := &ProcessError{Task: t.cfg.ID, Node: node(cause), Cause: cause, Stack: stack}
-		if t.current != nil {
-			e.Source, e.Offset = t.current.source, t.offset
-		}
-		t.failed, *err = e, e
-	}
-	t.current = nil
-}
-
-// fault keeps the first error of a port.
-func (t *Task) fault(err error) {
-	if t.broken == nil {
-		t.broken = err
-	}
 }

@@ -20,12 +20,13 @@ func (b *Builder) Build() (*Topology, error) {
 	check.checkStores()
 	check.checkNodes()
 	check.checkCycles()
+	check.checkHandling()
 	if len(check.errs) > 0 {
 		return nil, errors.Join(check.errs...)
 	}
-	t := &Topology{topics: b.topicOrder}
+	t := &Topology{topics: b.topicOrder, handlers: b.handling.Handlers}
 	for _, nodes := range b.components() {
-		s := &SubTopology{ID: int32(len(t.SubTopologies)), nodes: nodes}
+		s := &SubTopology{ID: int32(len(t.SubTopologies)), nodes: nodes, handlers: &t.handlers}
 		s.describeEnds()
 		for _, d := range b.storeOrder {
 			if slices.Contains(nodes, d.users[0]) {
@@ -61,6 +62,9 @@ func (b *Builder) checkNames() {
 	}
 	for _, t := range b.topicOrder {
 		check(t.name, t.internal)
+	}
+	if name := b.handling.DeadLetterTopic; name != "" {
+		check(name, false)
 	}
 	clear(plain)
 	for _, d := range b.storeOrder {

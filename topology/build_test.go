@@ -88,6 +88,34 @@ var wrong = []struct {
 		MapValues(From(other, in), strings.ToUpper)
 		To(Merge(From(b, in), From(other, second)), out)
 	}},
+	{"processing", MissingFunction, func(b *Builder) { To(From(b, in), out); b.OnProcessingError(nil) }},
+	{"production", ConflictingSettings, func(b *Builder) {
+		To(From(b, in), out)
+		b.Always(Production, Skip)
+		b.OnProductionError(func(ErrorContext, error) Response { return Fail })
+	}},
+	{"stage(3)", ConflictingSettings, func(b *Builder) { To(From(b, in), out); b.Always(Stages, Skip) }},
+	{"production", ConflictingSettings, func(b *Builder) { To(From(b, in), out); b.Always(Production, 3) }},
+	{"deserialization", MissingDeadLetterTopic, func(b *Builder) { To(From(b, in), out); b.Always(Deserialization, DeadLetter) }},
+	{"dead", UnusedDeadLetterTopic, func(b *Builder) { To(From(b, in), out); b.DeadLetterTopic("dead") }},
+	{"dead", UnusedDeadLetterTopic, func(b *Builder) { To(From(b, in), out); b.DeadLetterTopic("dead"); b.Always(Processing, Skip) }},
+	{"dead2", ConflictingSettings, func(b *Builder) { dead(b, "dead"); dead(b, "dead2") }},
+	{"dead-letter topic", InvalidName, func(b *Builder) { dead(b, "") }},
+	{"dead letters", InvalidName, func(b *Builder) { dead(b, "dead letters") }},
+	{"i_n", NameCollision, func(b *Builder) {
+		Peek(From(b, NewTopic("i.n", codec.String, codec.String)), func(text) {})
+		b.DeadLetterTopic("i_n")
+	}},
+	{"in", DeadLetterRead, func(b *Builder) { dead(b, "in") }},
+	{"app-loop-repartition", DeadLetterRead, func(b *Builder) { Through(From(b, in), loop); dead(b, "app-loop-repartition") }},
+	{"app-counts-changelog", DeadLetterRead, func(b *Builder) { Count(From(b, in), counts); dead(b, "app-counts-changelog") }},
+}
+
+// dead is a topology with a dead-letter topic that may get records.
+func dead(b *Builder, name string) {
+	To(From(b, in), out)
+	b.OnProcessingError(func(ErrorContext, error) Response { return DeadLetter })
+	b.DeadLetterTopic(name)
 }
 
 func TestEachMistakeIsNamed(t *testing.T) {

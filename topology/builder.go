@@ -53,6 +53,7 @@ type Builder struct {
 	topicOrder []*topicNode
 	stores     map[string]*storeNode
 	storeOrder []*storeNode
+	handling   handling
 	errs       []error
 }
 

@@ -13,6 +13,10 @@
 //  5. What a processor forwards goes through all nodes below before Forward returns.
 //  6. Errors say where they come from, wrapped once: *DeserializationError, *ProcessorError (the user's code),
 //     *StoreError, *SinkError. Panics of the user's code go through to the task.
+//  7. A handler per stage (OnDeserializationError, OnProcessingError, OnProductionError, or Always) answers Fail, Skip or
+//     DeadLetter about each record that fails; without one, Fail. A dead letter keeps key, value and headers, null ones
+//     too, says in further headers where and why it failed, and is written once, in the transaction that moves the
+//     record's offset (DeadLetterTopic, NewDeadLetter). Build refuses a dead-letter topic that comes back.
 //
 // What you must do:
 //

@@ -92,3 +92,21 @@ func ExampleProcess() {
 	fmt.Println(err, len(t.SubTopologies))
 	// Output: <nil> 2
 }
+
+// Records that cannot be read or processed go to a topic of their own, with where and why in their headers. Build knows
+// that the topic must not come back.
+func ExampleBuilder_DeadLetterTopic() {
+	b := topology.NewBuilder()
+	topology.To(topology.From(b, lines), topology.NewTopic("copies", codec.String, codec.String))
+	b.Always(topology.Deserialization, topology.DeadLetter)
+	b.OnProcessingError(func(c topology.ErrorContext, err error) topology.Response {
+		if c.Input == nil { // a punctuation or a flush
+			return topology.Fail
+		}
+		return topology.DeadLetter
+	})
+	b.DeadLetterTopic("lines")
+	_, err := b.Build()
+	fmt.Println(err)
+	// Output: topology: "lines": dead-letter topic is read: the application reads its dead-letter topic as source "source-0000000000", where its records would fail again; use another topic
+}

@@ -10,11 +10,11 @@ import (
 // Reset says where a source starts in a partition that has no committed offset.
 type Reset int
 
-// The reset policies. Fail stops the node instead of choosing.
+// The reset policies. FailReset stops the node instead of choosing.
 const (
 	Earliest Reset = iota
 	Latest
-	Fail
+	FailReset
 )
 
 func (r Reset) String() string { return [...]string{"earliest", "latest", "fail"}[r] }

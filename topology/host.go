@@ -31,8 +31,12 @@ type Host interface {
 // Output is where a sink's records go.
 type Output interface {
 	// Send copies what r refers to before it returns. A partition below 0 means Kafka's default: by murmur2 of the key,
-	// or, without a key, whatever partition is convenient. r.Offset is not used.
+	// or, without a key, whatever partition is convenient. r.Offset is not used. An error must be handed to Refused.
 	Send(r *record.Raw, partition int32) error
+	// Refused says that a record will not be sent: its codec or partitioner refused it, or Send did, with err. r is what
+	// was encoded of it. nil means that the production handler lets it go (Skip, DeadLetter), and the sink goes on; else
+	// it is what the sink returns.
+	Refused(r *record.Raw, partition int32, err *SinkError) error
 	// Partitions is the topic's partition count.
 	Partitions() int32
 }

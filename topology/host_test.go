@@ -24,6 +24,7 @@ type memory struct {
 	commits   int
 	sendError error
 	missing   bool
+	refused   func(*record.Raw, int32, *topology.SinkError) error
 }
 
 func newMemory() *memory {
@@ -133,6 +134,13 @@ type memoryOutput struct {
 }
 
 func (o *memoryOutput) Partitions() int32 { return 4 }
+
+func (o *memoryOutput) Refused(r *record.Raw, partition int32, err *topology.SinkError) error {
+	if o.m.refused == nil {
+		return err
+	}
+	return o.m.refused(r, partition, err)
+}
 
 func (o *memoryOutput) Send(r *record.Raw, partition int32) error {
 	if o.m.sendError != nil || o.mute {

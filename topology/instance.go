@@ -17,6 +17,21 @@ type Instance struct {
 	sources map[string]func(*record.Raw) error
 	due     []*punctuation
 	inited  []int
+	// from is the stream time at which Init began; punctuations up to it were called before.
+	from int64
+}
+
+// Handlers are what the topology does about records that fail.
+func (in *Instance) Handlers() Handlers { return *in.sub.handlers }
+
+// Sink names the node that writes a topic, the first one if there are several; empty if there is none.
+func (in *Instance) Sink(topic string) string {
+	for _, s := range in.sub.Sinks {
+		if s.Topic == topic {
+			return s.Name
+		}
+	}
+	return ""
 }
 
 type part struct{ init, flush, close func() error }
@@ -26,7 +41,7 @@ func (s *SubTopology) Instantiate(host Host) (*Instance, error) {
 	if host == nil {
 		return nil, errors.New("topology: Instantiate needs a host")
 	}
-	in := &Instance{host: host, sub: s, inputs: map[*node]any{}, sources: map[string]func(*record.Raw) error{}}
+	in := &Instance{host: host, sub: s, from: -1, inputs: map[*node]any{}, sources: map[string]func(*record.Raw) error{}}
 	in.parts = make([]part, s.nodes[len(s.nodes)-1].index+1)
 	for _, n := range s.nodes {
 		in.enter(n)
@@ -53,6 +68,8 @@ func (in *Instance) store(name string) (StateStore, error) {
 
 // Init opens stores and outputs and calls the processors' Init, parents first. After an error only Close is allowed.
 func (in *Instance) Init() error {
+	in.from = in.host.StreamTime()
+	defer func() { in.from = -1 }()
 	for i := range in.parts {
 		if in.parts[i].init == nil {
 			continue

@@ -69,8 +69,8 @@ func (c *Context[KO, VO]) ForwardTo(name string, r record.Record[KO, VO]) error 
 }
 
 // Schedule calls f every interval milliseconds of stream time or wall clock, until cancel is called. Stream time is
-// aligned to 0 and fires as soon as there is data; wall clock fires first one interval from now. Missed intervals are
-// not made up for. An interval that is not above 0 is an error.
+// aligned to 0 and fires as soon as there is data, but, when it is scheduled in Init, not again for the stream time up
+// to which the task has committed; wall clock fires first one interval from now. Missed intervals are not made up for. An interval that is not above 0 is an error.
 func (c *Context[KO, VO]) Schedule(intervalMS int64, t PunctuationType, f func(timestampMS int64) error) (cancel func(), err error) {
 	if intervalMS <= 0 || f == nil {
 		return nil, fmt.Errorf("a punctuation needs a function and an interval above 0 ms, not %d", intervalMS)

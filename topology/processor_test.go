@@ -288,6 +288,42 @@ func TestPunctuation(t *testing.T) {
 	}
 }
 
+// A task that starts again has punctuated up to its stream time, and that is committed. What is scheduled after Init
+// begins at 0, as ever.
+func TestPunctuationGoesOnAfterARestart(t *testing.T) {
+	for stream, want := range map[int64][]int64{-1: {5, 10, 20}, 0: {10, 20}, 9: {10, 20}, 10: {20}, 17: {20}, 40: nil} {
+		var calls []int64
+		schedule := func(c *Context[string, string]) error {
+			_, err := c.Schedule(10, StreamTime, func(now int64) error { calls = append(calls, now); return nil })
+			return err
+		}
+		b := NewBuilder()
+		Process(From(b, in), "p", (&probe{init: schedule, process: func(c *Context[string, string], _ text) error { return schedule(c) }}).supply)
+		host := newMemory()
+		host.stream = stream
+		w := start(t, b, host)
+		for _, now := range []int64{5, 10, 19, 20} {
+			if now < stream {
+				continue
+			}
+			if err := w.instances[0].Punctuate(now, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := cmp.Diff(want, calls); d != "" {
+			t.Errorf("from stream time %d: %s", stream, d)
+		}
+		calls = nil
+		w.feed("in", "k", "v", 41)
+		if err := w.instances[0].Punctuate(41, 0); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(map[bool][]int64{true: {41}, false: {41, 41}}[stream == 40], calls); d != "" {
+			t.Errorf("from stream time %d, scheduled at work: %s", stream, d)
+		}
+	}
+}
+
 func TestPunctuationIsCancelledAndNamed(t *testing.T) {
 	boom := errors.New("boom")
 	var cancel func()

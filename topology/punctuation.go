@@ -19,8 +19,13 @@ type punctuation struct {
 
 func (in *Instance) schedule(node string, interval int64, t PunctuationType, f func(int64) error) func() {
 	p := &punctuation{node: node, clock: t, interval: interval, f: f}
-	if t == WallClock {
+	switch {
+	case t == WallClock:
 		p.next = in.host.WallClock() + interval
+	case in.from >= 0:
+		// The task starts again, after a restart or a rewind: up to its stream time it has punctuated, and that is
+		// committed. To begin at 0 would do the last one again.
+		p.next = (in.from/interval + 1) * interval
 	}
 	in.due = append(in.due, p)
 	return func() { p.cancelled = true }

@@ -57,18 +57,23 @@ func (s *sink[K, V]) fail(err error) error {
 	return &SinkError{Node: s.node, Topic: s.name, Cause: err}
 }
 
+// refuse asks about a record that cannot be sent. What was encoded of it is in raw.
+func (s *sink[K, V]) refuse(partition int32, err error) error {
+	return s.out.Refused(&s.raw, partition, &SinkError{Node: s.node, Topic: s.name, Cause: err})
+}
+
 func (s *sink[K, V]) send(r record.Record[K, V]) error {
 	var err error
 	s.raw = record.Raw{Timestamp: r.Timestamp, Headers: r.Headers}
 	if !r.NoKey {
 		if s.key, err = s.topic.keys.Encode(s.key[:0], r.Key); err != nil {
-			return s.fail(err)
+			return s.refuse(-1, err)
 		}
 		s.raw.Key = present(s.key)
 	}
 	if !r.NoValue {
 		if s.value, err = s.topic.values.Encode(s.value[:0], r.Value); err != nil {
-			return s.fail(err)
+			return s.refuse(-1, err)
 		}
 		s.raw.Value = present(s.value)
 	}
@@ -76,11 +81,11 @@ func (s *sink[K, V]) send(r record.Record[K, V]) error {
 	if s.partition != nil {
 		n := s.out.Partitions()
 		if p = s.partition(r.Key, r.Value, n); p < 0 || p >= n {
-			return s.fail(fmt.Errorf("the partitioner gave partition %d of %d", p, n))
+			return s.refuse(-1, fmt.Errorf("the partitioner gave partition %d of %d", p, n))
 		}
 	}
 	if err := s.out.Send(&s.raw, p); err != nil {
-		return s.fail(err)
+		return s.refuse(p, err)
 	}
 	return nil
 }

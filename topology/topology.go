@@ -41,6 +41,8 @@ type SubTopology struct {
 	Stores  []StoreSpec
 	app     string
 	nodes   []*node
+	// handlers are the topology's; nobody changes them.
+	handlers *Handlers
 }
 
 // kafkaTopic is a topic's name in Kafka.
@@ -57,7 +59,11 @@ type Topology struct {
 	SubTopologies []*SubTopology
 	topics        []*topicNode
 	app           string
+	handlers      Handlers
 }
+
+// Handlers are what the topology does about records that fail.
+func (t *Topology) Handlers() Handlers { return t.handlers }
 
 // ChangelogTopic is the name of a store's changelog in Kafka, as Kafka Streams has it.
 func ChangelogTopic(app, store string) string { return app + "-" + store + "-changelog" }
@@ -68,9 +74,9 @@ func RepartitionTopic(app, name string) string { return app + "-" + name + "-rep
 // Bind returns the topology with the names that it has in Kafka for one application. Build's names of repartition topics
 // lack the application's.
 func (t *Topology) Bind(app string) *Topology {
-	bound := &Topology{topics: t.topics, app: app}
+	bound := &Topology{topics: t.topics, app: app, handlers: t.handlers}
 	for _, s := range t.SubTopologies {
-		b := &SubTopology{ID: s.ID, Stores: s.Stores, app: app, nodes: s.nodes}
+		b := &SubTopology{ID: s.ID, Stores: s.Stores, app: app, nodes: s.nodes, handlers: s.handlers}
 		b.describeEnds()
 		bound.SubTopologies = append(bound.SubTopologies, b)
 	}
@@ -94,6 +100,9 @@ func (s *SubTopology) describeEnds() {
 func (t *Topology) Describe() string {
 	var b strings.Builder
 	b.WriteString("Topologies:\n")
+	if t.handlers.DeadLetterTopic != "" {
+		fmt.Fprintf(&b, "   Dead-letter topic: %s\n", t.handlers.DeadLetterTopic)
+	}
 	for _, s := range t.SubTopologies {
 		fmt.Fprintf(&b, "   Sub-topology: %d\n", s.ID)
 		for _, n := range s.nodes {
