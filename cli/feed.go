@@ -145,5 +145,8 @@ func feedError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
+	if failure := (*FailureError)(nil); errors.As(err, &failure) {
+		return failure
+	}
 	return failf(err, "the input could not be written to Kafka; run the same command with --app to go on after the last line that arrived")
 }

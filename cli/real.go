@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -57,7 +58,7 @@ func (real) Node(appID string, t *topology.Topology, s nodeSettings) (node, erro
 	if err != nil {
 		return nil, &UsageError{Detail: err.Error(), Cause: err}
 	}
-	return &realNode{n}, nil
+	return &realNode{n, filepath.Join(s.stateDir, appID, "process")}, nil
 }
 
 // realCluster is a cluster for the feed.
@@ -82,6 +83,11 @@ func (c *realCluster) Create(ctx context.Context, topics []string, partitions in
 		}
 	}
 	return c.admin.CreateTopics(ctx, specs)
+}
+
+// Delete implements cluster.
+func (c *realCluster) Delete(ctx context.Context, topics []string) error {
+	return c.admin.DeleteTopics(ctx, topics...)
 }
 
 // Tails implements cluster.
@@ -222,7 +228,11 @@ func (s *realSink) Close() error {
 }
 
 // realNode is a node for the verbs.
-type realNode struct{ *millrace.Node }
+type realNode struct {
+	*millrace.Node
+	// processFile is where the state directory keeps its process id.
+	processFile string
+}
 
 // Shutdown implements node.
 func (n *realNode) Shutdown(ctx context.Context, leave bool) error {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -105,6 +107,9 @@ func (s *session) openTopics() error {
 		n = 4
 	}
 	topics := external(s.topology)
+	if s.passing() {
+		s.closing(s.deleteTopics)
+	}
 	if err := s.cluster.Create(s.halt.stopping, topics, n); err != nil {
 		if s.halt.stopping.Err() != nil {
 			return errInterrupted
@@ -138,6 +143,7 @@ func (s *session) openNode() error {
 		return err
 	}
 	s.closing(remove)
+	s.warnOpenTo(filepath.Join(dir, s.id))
 	if s.listener, err = listen(s.Listen); err != nil {
 		return err
 	}
@@ -148,6 +154,14 @@ func (s *session) openNode() error {
 		return &UsageError{Detail: err.Error(), Cause: err}
 	}
 	return nil
+}
+
+// warnOpenTo tells of an application's state directory that others on this machine may read. It stays as it is: whoever
+// gave it that mode may have had a reason.
+func (s *session) warnOpenTo(dir string) {
+	if info, err := os.Stat(dir); err == nil && info.IsDir() && info.Mode().Perm()&0o077 != 0 {
+		s.say.warn("State directory %s has mode %04o, so others on this machine may read the stores; chmod 700 makes it private.", dir, info.Mode().Perm())
+	}
 }
 
 func ignoreClosed(err error) error {
@@ -229,7 +243,7 @@ func (s *session) stopNode() error {
 	}
 	ctx, cancel := context.WithTimeout(s.halt.abandoned, s.ShutdownTimeout)
 	defer cancel()
-	leave := s.halt.stopping.Err() == nil || s.halt.leave
+	leave := s.halt.stopping.Err() == nil || s.halt.leave || s.passing()
 	s.say.ending(leave)
 	err := s.node.Shutdown(ctx, leave)
 	if ctx.Err() != nil {

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,6 +35,9 @@ type fakeWorld struct {
 	fakeLog
 	settings nodeSettings
 	created  []string
+	deleted  []string
+	undelete error // what Delete returns
+	claims   sharedMarks
 	unready  error
 	// hang keeps Shutdown from ending before its context does.
 	hang    bool
@@ -64,6 +68,15 @@ func (w *fakeWorld) Node(_ string, _ *topology.Topology, s nodeSettings) (node, 
 func (w *fakeWorld) Create(_ context.Context, topics []string, _ int32) error {
 	w.created = topics
 	return nil
+}
+
+func (w *fakeWorld) Delete(_ context.Context, topics []string) error {
+	w.deleted = topics
+	return w.undelete
+}
+
+func (w *fakeWorld) Claims(context.Context, []string, string) (claimLog, error) {
+	return &w.claims, nil
 }
 
 func (w *fakeWorld) Sink(string) (sink, error) { return w, nil }
@@ -111,6 +124,7 @@ func (n fakeNode) Drain(ctx context.Context) error {
 	}
 	return ctx.Err()
 }
+func (n fakeNode) ProcessID() (string, error) { return "fake", nil }
 func (n fakeNode) Owned() []record.TaskID { return []record.TaskID{{SubTopology: 0, Partition: 3}} }
 func (n fakeNode) OwnsAll() bool {
 	answer := n.ownsAll[0]
@@ -210,6 +224,54 @@ func TestDevFeedsOnlyAnEmptyTopic(t *testing.T) {
 	got := runFake(t, w, running, []os.Signal{os.Interrupt}, "dev")
 	if got.code != 0 || !strings.Contains(got.out, "nothing is fed") || len(w.partitions[2]) != 1 {
 		t.Fatalf("%+v", got)
+	}
+}
+
+// A count under an id of its own leaves nothing on somebody's cluster, whatever it ends with; a named one does.
+func TestOnceDeletesTheTopicsOfAFreshCount(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		owns bool
+		want int
+	}{
+		{"fresh", []string{"--brokers", "h:1"}, true, 3},
+		{"fresh, failed", []string{"--brokers", "h:1"}, false, 3},
+		{"named", []string{"--brokers", "h:1", "--app", "mine", "--state-dir", t.TempDir()}, true, 0},
+		{"embedded", nil, true, 0},
+	} {
+		w := newWorld()
+		w.ownsAll = []bool{c.owns}
+		if got := runFake(t, w, "", nil, append([]string{"dev", "--once"}, c.args...)...); len(w.deleted) != c.want || (got.code == 0) != c.owns {
+			t.Errorf("%s: %q were deleted; %+v", c.name, w.deleted, got)
+		}
+		if named := strings.Contains(c.name, "named"); named != (len(w.claims.marks) == 2) {
+			t.Errorf("%s: %v", c.name, w.claims.marks)
+		}
+	}
+	w := newWorld()
+	w.undelete = errors.New("not authorised")
+	got := runFake(t, w, "", nil, "dev", "--once", "--brokers", "h:1")
+	if got.code != 0 || !strings.Contains(got.err, "stay on the cluster (not authorised)") || !strings.Contains(got.err, w.deleted[0]) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAnOpenStateDirectoryIsToldOfOnce(t *testing.T) {
+	dir := t.TempDir()
+	for mode, want := range map[os.FileMode]int{0o700: 0, 0o750: 1, 0o755: 1} {
+		app := filepath.Join(dir, "mine")
+		if err := errors.Join(os.MkdirAll(app, 0o700), os.Chmod(app, mode)); err != nil {
+			t.Fatal(err)
+		}
+		got := runFake(t, newWorld(), running, []os.Signal{os.Interrupt}, "dev", "--app", "mine", "--state-dir", dir)
+		info, err := os.Stat(app)
+		if err != nil || info.Mode().Perm() != mode {
+			t.Fatalf("%v: the mode was changed to %v (%v)", mode, info.Mode(), err)
+		}
+		if n := strings.Count(got.err, "others on this machine may read the stores"); got.code != 0 || n != want {
+			t.Errorf("%v: told %d times: %+v", mode, n, got)
+		}
 	}
 }
 

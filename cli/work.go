@@ -46,7 +46,12 @@ func (s *session) keepRunning() error {
 // feedEmpty feeds only into a topic that never had a record, so that a second start doubles nothing.
 func (s *session) feedEmpty() error {
 	lines := s.app.Demo.Lines(s.id)
-	f, err := s.feed(lines, quiet{})
+	claim, err := s.claimFeed(lines)
+	if err != nil {
+		return err
+	}
+	defer s.releaseFeed(claim)
+	f, err := s.feed(lines, quiet{}, claim)
 	if err != nil {
 		return err
 	}
@@ -57,20 +62,28 @@ func (s *session) feedEmpty() error {
 	if err := f.run(s.life, s.inputs); err != nil {
 		return err
 	}
+	s.releaseFeed(claim)
 	s.say.ln("Lines fed into topic %[2]s: %[1]d. Counting them.", f.fed, lines)
 	return s.node.Drain(s.life)
 }
 
 // countOnce feeds what is not fed yet, waits until it is counted, and prints the counts.
 func (s *session) countOnce() error {
+	lines := s.app.Demo.Lines(s.id)
+	claim, err := s.claimFeed(lines)
+	if err != nil {
+		return err
+	}
+	defer s.releaseFeed(claim)
 	p := newProgress(s.proc.Err, s.say, s.inputs)
-	f, err := s.feed(s.app.Demo.Lines(s.id), p)
+	f, err := s.feed(lines, p, claim)
 	if err != nil {
 		return err
 	}
 	if err := f.run(s.life, s.inputs); err != nil {
 		return err
 	}
+	s.releaseFeed(claim)
 	p.done()
 	s.say.ln("Lines fed: %d. Waiting until all of them are counted and committed.", f.fed)
 	if err := s.node.Drain(s.life); err != nil {
@@ -84,7 +97,7 @@ func (s *session) countOnce() error {
 }
 
 // feed prepares a feed into topic that goes on behind what the topic holds.
-func (s *session) feed(topic string, p progress) (*feed, error) {
+func (s *session) feed(topic string, p progress, c *claim) (*feed, error) {
 	tails, err := s.cluster.Tails(s.life, topic)
 	if err != nil {
 		return nil, failf(err, "topic %s cannot be read", topic)
@@ -105,6 +118,9 @@ func (s *session) feed(topic string, p progress) (*feed, error) {
 		return nil, failf(err, "topic %s cannot be written", topic)
 	}
 	s.closing(f.sink.Close)
+	if c != nil {
+		f.sink = &claimedSink{f.sink, c}
+	}
 	return f, nil
 }
 

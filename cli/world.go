@@ -18,6 +18,8 @@ type world interface {
 	Embed() (brokers []string, stop func() error, err error)
 	// Connect finds a cluster. It fails if no broker has answered when ctx ends.
 	Connect(ctx context.Context, brokers []string) (cluster, error)
+	// Claims opens the log of claims in topic, and makes it if it is missing.
+	Claims(ctx context.Context, brokers []string, topic string) (claimLog, error)
 	// Node makes a node that does not run yet. It fails on settings that the node refuses.
 	Node(appID string, t *topology.Topology, s nodeSettings) (node, error)
 }
@@ -36,6 +38,9 @@ type cluster interface {
 	io.Closer
 	// Create makes the topics that are missing. It fails with the broker's reason, or if ctx ends before it answers.
 	Create(ctx context.Context, topics []string, partitions int32) error
+	// Delete deletes topics; ones that do not exist are passed over. It fails with the broker's reason, or if ctx ends
+	// before it answers.
+	Delete(ctx context.Context, topics []string) error
 	// Tails returns the last record of each partition of a topic, nil for a partition that never had one.
 	Tails(ctx context.Context, topic string) ([]*record.Raw, error)
 	// Sink opens a topic for writing.
@@ -61,6 +66,8 @@ type node interface {
 	Shutdown(ctx context.Context, leave bool) error
 	// Drain waits until what the source topics hold now, and all that follows from it, is processed and committed.
 	Drain(ctx context.Context) error
+	// ProcessID is the process id of the state directory. It fails before the node is RUNNING.
+	ProcessID() (string, error)
 	Owned() []record.TaskID
 	OwnsAll() bool
 	Threads() []lifecycle.ThreadStatus
