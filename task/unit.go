@@ -58,7 +58,10 @@ func (u *Unit) add(store int, c *cell) {
 	mid := len(u.arena)
 	u.arena = append(u.arena, c.Value...)
 	end := len(u.arena)
-	w := Write{Store: store, Key: u.arena[at:mid:mid], Timestamp: c.Timestamp}
+	w := Write{Store: store, Key: empty, Timestamp: c.Timestamp}
+	if at < mid { // an arena that is not there yet would make an empty key null
+		w.Key = u.arena[at:mid:mid]
+	}
 	switch {
 	case mid < end:
 		w.Value = u.arena[mid:end:end]
@@ -68,7 +71,7 @@ func (u *Unit) add(store int, c *cell) {
 	u.Writes = append(u.Writes, w)
 }
 
-// empty is the value of length zero, which is not the absent one.
+// empty is the key or value of length zero, which is not the absent one.
 var empty = []byte{}
 
 // recycle gives the memory of a unit that is done to the next one.
