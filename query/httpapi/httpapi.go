@@ -113,9 +113,10 @@ func (h *handler) list(w http.ResponseWriter, _ *http.Request) {
 type value struct {
 	Found     bool   `json:"found"`
 	Key       string `json:"key"`
-	Value     string `json:"value,omitempty"`
-	Timestamp int64  `json:"timestamp,omitempty"`
-	Partition int32  `json:"partition"`
+	// Value is nil for an absent key only; a value without a character is a value.
+	Value     *string `json:"value,omitempty"`
+	Timestamp int64   `json:"timestamp,omitempty"`
+	Partition int32   `json:"partition"`
 }
 
 func (h *handler) get(w http.ResponseWriter, r *http.Request) {
@@ -153,11 +154,12 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) {
 	if b == nil {
 		b = []byte{}
 	}
-	out.Found, out.Timestamp = true, v.GetTimestamp()
-	if out.Value, err = store.FormatValue(b); err != nil {
+	formatted, err := store.FormatValue(b)
+	if err != nil {
 		fail(w, query.New(query.StoreFailure, name, p))
 		return
 	}
+	out.Found, out.Value, out.Timestamp = true, &formatted, v.GetTimestamp()
 	write(w, http.StatusOK, "application/json", out)
 }
 
