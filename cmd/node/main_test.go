@@ -18,16 +18,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"github.com/millrace-io/millrace/cli"
 	"github.com/millrace-io/millrace/kafka/embedded"
 )
-
-// The Kafka client's metrics library keeps one ticker for the whole process.
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
-}
 
 type result struct {
 	code     int
@@ -116,14 +110,19 @@ func TestOnceRefusesAWordThatFitsNoRecord(t *testing.T) {
 	}
 }
 
-func brokers(t *testing.T) string {
+func embed(t *testing.T) *embedded.Cluster {
 	t.Helper()
 	c, err := embedded.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	return strings.Join(c.Addrs(), ",")
+	return c
+}
+
+func brokers(t *testing.T) string {
+	t.Helper()
+	return strings.Join(embed(t).Addrs(), ",")
 }
 
 func TestOnceGoesOnWithAnExistingApplication(t *testing.T) {
