@@ -45,7 +45,10 @@ type keeper struct {
 	held    string
 	waiting []func()
 	state   *store.TaskState
-	cancel  context.CancelFunc
+	// write is the present incarnation's right to write to state. The order of jobs keeps a predecessor's writes before
+	// it; the lease is what refuses them should that order ever be broken.
+	write  *store.WriteLease
+	cancel context.CancelFunc
 }
 
 func (s *states) keeper(id record.TaskID) *keeper {
@@ -130,8 +133,30 @@ func (t *threadStates) open(k *keeper, epoch uint64) {
 			return
 		}
 		k.set(state)
+		t.watch(k.id, state, epoch)
+	}
+	var err error
+	if k.write, err = k.state.Lease(epoch); err != nil {
+		t.slot.Inbox.Put(thread.StateFailed{Task: k.id, Epoch: epoch, Err: err})
+		return
 	}
 	t.restore(ctx, k, epoch)
+}
+
+// watch ends the incarnation when the engine fails for good, whoever has met the failure: the loop may write nothing for
+// hours while readers do. The next incarnation opens another directory and restores.
+func (t *threadStates) watch(id record.TaskID, state *store.TaskState, epoch uint64) {
+	t.wg.Add(1)
+	go func() {
+		defer t.wg.Done()
+		select {
+		case <-state.Failed():
+			t.publish(id, func(st topology.StoreSpec) { t.node.router.Failed(st.Name, id.Partition, state.Err()) })
+			t.slot.Inbox.Put(thread.StateFailed{Task: id, Epoch: epoch, Err: state.Err()})
+		case <-state.Closed():
+		case <-t.node.ctx.Done():
+		}
+	}()
 }
 
 func (t *threadStates) openState(id record.TaskID) (*store.TaskState, error) {
@@ -155,7 +180,7 @@ func (t *threadStates) restore(ctx context.Context, k *keeper, epoch uint64) {
 		}
 	}
 	if len(stores) > 0 {
-		results, err := t.node.restore(ctx, k, specs, stores)
+		results, err := t.node.restore(ctx, k, epoch, specs, stores)
 		if ctx.Err() != nil {
 			return // closed while it was restored
 		}
@@ -176,14 +201,14 @@ func (t *threadStates) restoreFailed(k *keeper, epoch uint64, name string, err e
 }
 
 // restore asks the restore actor, which runs a bounded number at a time, and tells it when ctx ends.
-func (n *Node) restore(ctx context.Context, k *keeper, specs []topology.StoreSpec, stores []int) ([]store.RestoreResult, error) {
+func (n *Node) restore(ctx context.Context, k *keeper, epoch uint64, specs []topology.StoreSpec, stores []int) ([]store.RestoreResult, error) {
 	type outcome struct {
 		results []store.RestoreResult
 		err     error
 	}
 	done := make(chan outcome, 1)
 	n.system.Root.Send(n.restorer, &store.StartRestore{
-		State: k.state, Stores: stores,
+		State: k.state, Stores: stores, Epoch: epoch,
 		Progress: func(i int, p lifecycle.Progress) { n.router.Restoring(specs[i].Name, k.id.Partition, p) },
 		Done:     func(results []store.RestoreResult, err error) { done <- outcome{results, err} },
 	})
@@ -219,7 +244,7 @@ func (t *threadStates) Apply(id record.TaskID, epoch uint64, u *task.Unit, ends 
 	t.submit(k, func() {
 		err := errors.New("millrace: the state was closed")
 		if k.state != nil {
-			err = k.state.Apply(t.storeUnit(k, u, ends))
+			err = k.write.Apply(t.storeUnit(k, u, ends))
 		}
 		for tp, at := range u.Position {
 			t.node.applied.set(tp, at)
@@ -254,6 +279,7 @@ func (t *threadStates) Close(id record.TaskID, epoch uint64) {
 		if k.state != nil {
 			err = k.state.Close()
 			k.set(nil)
+			k.write = nil
 		}
 		k.mu.Lock()
 		k.held = ""

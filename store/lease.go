@@ -15,11 +15,13 @@ type lease struct {
 	state atomic.Int64
 	// idle is signalled when the last holder leaves after closing.
 	idle chan struct{}
+	// ended is closed when closing begins.
+	ended chan struct{}
 }
 
 const closing int64 = 1 << 62
 
-func newLease() *lease { return &lease{idle: make(chan struct{}, 1)} }
+func newLease() *lease { return &lease{idle: make(chan struct{}, 1), ended: make(chan struct{})} }
 
 // acquire lets the caller in, until release; false means that the engine closes or is closed.
 func (l *lease) acquire() bool {
@@ -52,6 +54,7 @@ func (l *lease) end() bool {
 			return false
 		}
 		if l.state.CompareAndSwap(s, s|closing) {
+			close(l.ended)
 			return true
 		}
 	}

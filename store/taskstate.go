@@ -86,6 +86,9 @@ func (t *TaskState) WallClock() int64 { return t.view.Load().clock }
 // Failed is closed when the engine has failed for good; Err then says why.
 func (t *TaskState) Failed() <-chan struct{} { return t.engine.fail }
 
+// Closed is closed when Close or Abandon has begun.
+func (t *TaskState) Closed() <-chan struct{} { return t.engine.lease.ended }
+
 // Err is the cause of a failed engine, nil while it works.
 func (t *TaskState) Err() error { return t.engine.dead() }
 

@@ -66,7 +66,7 @@ func (l *Loop) onStateFailed(s StateFailed) error {
 	if e := l.tasks[s.Task]; e == nil || s.Epoch != l.cfg.Epoch || l.closing[s.Task] > 0 {
 		return nil
 	}
-	return fmt.Errorf("thread: open the state of task %s: %w", s.Task, s.Err)
+	return fmt.Errorf("thread: the state of task %s: %w", s.Task, s.Err)
 }
 
 // startIfReady makes a task run once its state is restored and its positions are known.

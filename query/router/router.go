@@ -162,13 +162,6 @@ func (r *Router) Revoked(store string, partition int32, to string) {
 	})
 }
 
-// Replaying publishes that a store that was served catches up with its changelog before it answers again.
-func (r *Router) Replaying(store string, partition int32) {
-	r.publish(store, partition, func(l *lease) {
-		*l = lease{state: query.LeaseRestoring, thread: l.thread, epoch: l.epoch + 1}
-	})
-}
-
 // Failed publishes that a store's engine has failed.
 func (r *Router) Failed(store string, partition int32, err error) {
 	r.publish(store, partition, func(l *lease) {

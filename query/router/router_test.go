@@ -254,7 +254,7 @@ func TestOutstandingFailWhenTheLeaseEnds(t *testing.T) {
 	}{
 		{"moved", func(r *rig) { r.Revoked("counts", 0, "there:1") }, query.ErrStateStoreMigrated},
 		{"restarted", func(r *rig) { r.thread(lifecycle.ThreadRebalancing); r.Revoked("counts", 0, "") }, query.ErrStreamThreadRebalancing},
-		{"replayed", func(r *rig) { r.Replaying("counts", 0) }, query.ErrStreamThreadRebalancing},
+		{"replayed", func(r *rig) { r.Opening("counts", 0, "thread-1", 2) }, query.ErrStreamThreadRebalancing},
 		{"engine failed", func(r *rig) { r.Failed("counts", 0, errors.New("disk")) }, query.ErrStoreFailure},
 		{"node failed", func(r *rig) { r.Node(lifecycle.NodePendingError) }, query.ErrStateStoreNotAvailable},
 		{"stopped", func(r *rig) { r.Node(lifecycle.NodePendingShutdown); r.Revoked("counts", 0, "") }, query.ErrStateStoreNotAvailable},
@@ -468,7 +468,7 @@ func TestLeaseFlipsUnderLoad(t *testing.T) {
 			r.Revoked("counts", 0, "there:1")
 			r.system.Root.Stop(pid)
 		case 1:
-			r.Replaying("counts", 0)
+			r.Opening("counts", 0, "thread-1", 1)
 			r.Serving("counts", 0, pid, 1)
 			continue
 		case 2:
