@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/millrace-io/millrace/bench/work"
 )
 
 func TestCompareNamesWhatIsWrong(t *testing.T) {
@@ -25,16 +27,19 @@ func TestCompareNamesWhatIsWrong(t *testing.T) {
 
 func TestReportComparesMedians(t *testing.T) {
 	r := report{rows: []row{
-		{Job: "count", System: "raw", CPUPerMillion: 0.5, Rate: 30},
-		{Job: "count", System: "kafka-streams", CPUPerMillion: 9}, {Job: "count", System: "kafka-streams", CPUPerMillion: 8},
-		{Job: "count", System: "kafka-streams", CPUPerMillion: 7},
-		{Job: "count", System: "millrace", CPUPerMillion: 2},
+		{Job: "count, at least once", System: "raw", CPUPerMillion: 0.5, Rate: 30},
+		{Job: "count, at least once", System: "kafka-streams", CPUPerMillion: 9}, {Job: "count, at least once", System: "kafka-streams", CPUPerMillion: 8},
+		{Job: "count, at least once", System: "kafka-streams", CPUPerMillion: 7},
+		{Job: "count, at least once", System: "millrace", CPUPerMillion: 2}, {Job: "count, exactly once", System: "millrace", CPUPerMillion: 3},
 	}}
-	if got := r.ratio("count", "millrace"); got != 4 {
+	if got := r.ratio("count, at least once", "millrace"); got != 4 {
 		t.Errorf("millrace is %v times cheaper than the peer, want 8/2", got)
 	}
-	if got := r.share("count", "millrace"); got != 25 {
+	if got := r.share(work.Job{Name: "count", Guarantee: "at_least_once"}, "millrace"); got != 25 {
 		t.Errorf("millrace is at %v %% of the ceiling, want 0.5/2", got)
+	}
+	if got := r.surcharge(work.Job{Name: "count", Guarantee: "exactly_once"}, "millrace"); got != 1.5 {
+		t.Errorf("exactly once costs %v times as much, want 3/2", got)
 	}
 	if got := r.ratio("words", "millrace"); got != 0 {
 		t.Errorf("the ratio of a job that did not run is %v", got)

@@ -14,7 +14,7 @@ import (
 // settings are the flags.
 type settings struct {
 	records, lines, repetitions int
-	jobs, systems               []string
+	jobs, systems, guarantees   []string
 	profile, results            string
 	patience                    time.Duration
 }
@@ -28,6 +28,7 @@ func parse(args []string) (settings, error) {
 	f.IntVar(&s.repetitions, "repetitions", 3, "runs of each job on each system")
 	jobs := f.String("jobs", "count,words,pass", "jobs, in order")
 	names := f.String("systems", "raw,kafka-streams,millrace", "systems, in order")
+	guarantees := f.String("guarantees", "at_least_once,exactly_once", "guarantees, in order")
 	f.StringVar(&s.profile, "profile", "", "directory for Millrace's CPU and heap profiles (they cost a little)")
 	f.StringVar(&s.results, "results", "bench/results/latest.json", "file for the results, empty for none")
 	f.DurationVar(&s.patience, "patience", 5*time.Minute, "longest that one run may take")
@@ -41,6 +42,7 @@ func parse(args []string) (settings, error) {
 		return s, fmt.Errorf("records, lines and repetitions must be at least 1")
 	}
 	s.jobs, s.systems = strings.Split(*jobs, ","), strings.Split(*names, ",")
+	s.guarantees = strings.Split(*guarantees, ",")
 	return s, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/millrace-io/millrace/bench/raw"
@@ -57,8 +58,14 @@ func (b *bench) choose() (jobs []work.Job, systems []system, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		jobs = append(jobs, j)
+		for _, g := range b.guarantees {
+			if j, err = j.Under(g); err != nil {
+				return nil, nil, err
+			}
+			jobs = append(jobs, j)
+		}
 	}
+	b.report.jobs = jobs
 	for _, name := range b.systems {
 		s, err := findSystem(name)
 		if err != nil {
@@ -78,8 +85,11 @@ func (b *bench) all(ctx context.Context, jobs []work.Job, systems []system) erro
 	for repetition := range b.repetitions {
 		for _, job := range jobs {
 			for _, s := range systems {
+				if !s.does(job.Guarantee) {
+					continue
+				}
 				if err := b.cell(ctx, job, s, repetition); err != nil {
-					return fmt.Errorf("%s on %s: %w", job.Title, s.name, err)
+					return fmt.Errorf("%s on %s: %w", job.Key(), s.name, err)
 				}
 			}
 		}
@@ -114,7 +124,7 @@ func (b *bench) fill(jobs []work.Job) error {
 
 // cell is one run of one job on one system: fresh application, fresh topics, fresh state; all gone afterwards.
 func (b *bench) cell(ctx context.Context, job work.Job, s system, repetition int) (err error) {
-	app := fmt.Sprintf("bench-%s-%s-%d", job.Name, s.name, repetition+1)
+	app := fmt.Sprintf("bench-%s-%s-%s-%d", job.Name, strings.ReplaceAll(job.Guarantee, "_", "-"), s.name, repetition+1)
 	a := assignment{job: job, app: app, out: app + "-out", records: b.size(job), state: filepath.Join(b.dir, "state", app)}
 	if err := b.client.Create(a.out); err != nil {
 		return err
@@ -134,7 +144,7 @@ func (b *bench) cell(ctx context.Context, job work.Job, s system, repetition int
 		return err
 	}
 	row := b.report.add(job, s.name, r, found)
-	fmt.Printf("%-13s %-13s %9.0f %s/s %6.2f CPU-s/M %5d MiB  %d outputs, all right  (%.0f s)\n",
-		job.Title, s.name, row.Rate, job.Unit, row.CPUPerMillion, row.PeakMiB, row.Outputs, time.Since(began).Seconds())
+	fmt.Printf("%-20s %-13s %9.0f %s/s %6.2f CPU-s/M %5d MiB  %d outputs, all right  (%.0f s)\n",
+		job.Key(), s.name, row.Rate, job.Unit, row.CPUPerMillion, row.PeakMiB, row.Outputs, time.Since(began).Seconds())
 	return nil
 }

@@ -28,12 +28,16 @@ type system struct {
 	name    string
 	build   func(ctx context.Context, b *bench) error
 	command func(b *bench, a assignment) []string
+	// only is the one guarantee that it has; empty if it has both.
+	only string
 }
 
+func (s system) does(guarantee string) bool { return s.only == "" || s.only == guarantee }
+
 var systems = []system{
-	{"raw", buildGo("ceiling"), rawCommand},
-	{"kafka-streams", buildPeer, peerCommand},
-	{"millrace", buildGo("millrace"), millraceCommand},
+	{"raw", buildGo("ceiling"), rawCommand, "at_least_once"},
+	{"kafka-streams", buildPeer, peerCommand, ""},
+	{"millrace", buildGo("millrace"), millraceCommand, ""},
 }
 
 func findSystem(name string) (system, error) {
@@ -75,7 +79,7 @@ func rawCommand(b *bench, a assignment) []string {
 
 func millraceCommand(b *bench, a assignment) []string {
 	command := []string{filepath.Join(b.dir, "millrace"), "-brokers", b.broker, "-job", a.job.Name, "-app", a.app,
-		"-in", a.job.Input, "-out", a.out, "-state", a.state, "-records", fmt.Sprint(a.records)}
+		"-guarantee", a.job.Guarantee, "-in", a.job.Input, "-out", a.out, "-state", a.state, "-records", fmt.Sprint(a.records)}
 	if b.profile != "" {
 		command = append(command, "-profile", filepath.Join(b.profile, a.app))
 	}
@@ -87,7 +91,7 @@ func peerCommand(b *bench, a assignment) []string {
 	command := []string{"java", "-Xmx1g", "-cp", filepath.Join(peerProject, "target", "classes") + string(os.PathListSeparator) +
 		filepath.Join(peerProject, "target", "libs", "*"), "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"}
 	for _, property := range [][2]string{
-		{"brokers", b.broker}, {"job", a.job.Name}, {"app", a.app}, {"in", a.job.Input}, {"out", a.out}, {"state", a.state},
+		{"brokers", b.broker}, {"job", a.job.Name}, {"guarantee", a.job.Guarantee}, {"app", a.app}, {"in", a.job.Input}, {"out", a.out}, {"state", a.state},
 		{"records", fmt.Sprint(a.records)}, {"counted", fmt.Sprint(a.job.Counted(a.records))},
 	} {
 		command = append(command, "-D"+property[0]+"="+property[1])

@@ -16,10 +16,10 @@ import (
 )
 
 type settings struct {
-	brokers, job, app, in, out, state, profile string
-	records, threads                           int
-	commit                                     time.Duration
-	verbose                                    bool
+	brokers, job, app, in, out, state, profile, guarantee string
+	records, threads                                      int
+	commit                                                time.Duration
+	verbose                                               bool
 }
 
 func main() {
@@ -30,6 +30,7 @@ func main() {
 	flag.StringVar(&s.in, "in", "", "input topic")
 	flag.StringVar(&s.out, "out", "", "output topic, which exists")
 	flag.StringVar(&s.state, "state", "", "state directory")
+	flag.StringVar(&s.guarantee, "guarantee", "exactly_once", "exactly_once or at_least_once")
 	flag.StringVar(&s.profile, "profile", "", "write PROFILE.cpu and PROFILE.heap")
 	flag.IntVar(&s.records, "records", 0, "number of input records")
 	flag.IntVar(&s.threads, "threads", 2, "stream threads")
@@ -68,12 +69,17 @@ func newNode(s settings, progress *measure.Progress) (*millrace.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	guarantee, err := millrace.ParseGuarantee(s.guarantee)
+	if err != nil {
+		return nil, err
+	}
 	logger := slog.New(slog.DiscardHandler)
 	if s.verbose {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	return millrace.New(s.app, t, millrace.WithBrokers(s.brokers), millrace.WithStateDir(s.state),
-		millrace.WithThreads(s.threads), millrace.WithCommitInterval(s.commit), millrace.WithLogger(logger))
+		millrace.WithThreads(s.threads), millrace.WithCommitInterval(s.commit), millrace.WithLogger(logger),
+		millrace.WithGuarantee(guarantee))
 }
 
 // measured runs the node until the job is done. A node that ends earlier is an error.

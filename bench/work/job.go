@@ -14,6 +14,25 @@ type Job struct {
 	// Unit is what its rate counts, and PerRecord how many of them an input record holds.
 	Unit      string
 	PerRecord int
+	// Guarantee is at_least_once or exactly_once; empty in Jobs, where it is not decided.
+	Guarantee string
+}
+
+// Key names the job and its guarantee.
+func (j Job) Key() string {
+	if j.Guarantee == "" {
+		return j.Name
+	}
+	return j.Name + ", " + strings.ReplaceAll(j.Guarantee, "_", " ")
+}
+
+// Under is the job with a guarantee.
+func (j Job) Under(guarantee string) (Job, error) {
+	if guarantee != "at_least_once" && guarantee != "exactly_once" {
+		return Job{}, fmt.Errorf("there is no guarantee %q: it is at_least_once or exactly_once", guarantee)
+	}
+	j.Guarantee = guarantee
+	return j, nil
 }
 
 // Jobs are all of them, in the order in which they are reported.

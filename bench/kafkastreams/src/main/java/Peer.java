@@ -24,7 +24,8 @@ import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.state.KeyValueStore;
 
 /**
- * The benchmark's jobs on Kafka Streams. Settings are system properties: job (count, words, pass), brokers, in, out, app,
+ * The benchmark's jobs on Kafka Streams. Settings are system properties: job (count, words, pass), guarantee
+ * (at_least_once, exactly_once), brokers, in, out, app,
  * state (a directory), records, counted (what the job's counting stage must have seen), threads, commit (ms).
  *
  * <p>The only addition to a plain program is one counter per stage. A thread of its own samples them every 2 ms, so no
@@ -82,7 +83,7 @@ public final class Peer {
     p.put(StreamsConfig.STATE_DIR_CONFIG, text("state"));
     p.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, Integer.getInteger("threads", 2));
     p.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, Integer.getInteger("commit", 100));
-    p.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.AT_LEAST_ONCE);
+    p.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, text("guarantee").equals("exactly_once") ? StreamsConfig.EXACTLY_ONCE_V2 : StreamsConfig.AT_LEAST_ONCE);
     p.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, 1);
     p.put(StreamsConfig.consumerPrefix(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG), "earliest");
     return p;
