@@ -41,11 +41,12 @@ func failf(cause error, format string, args ...any) error {
 	return &FailureError{Detail: fmt.Sprintf(format, args...), Cause: cause}
 }
 
-// sentence puts an error on one line. Joined errors become one line each in Go; here they are parts of one sentence.
+// sentence puts an error on one line. Joined errors become one line each in Go; here they are parts of one sentence, which
+// need not say each by itself that they are ours.
 func sentence(err error) string {
 	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
 	for i, line := range lines {
-		lines[i] = strings.TrimSpace(line)
+		lines[i] = strings.TrimPrefix(strings.TrimSpace(line), "millrace: ")
 	}
 	return strings.Join(lines, "; ")
 }

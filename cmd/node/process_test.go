@@ -90,25 +90,30 @@ func begin(t *testing.T, app string, args ...string) *process {
 // patience is how long anything may take before a test gives up. Nothing is asserted about how long things take.
 const patience = time.Minute
 
-// await waits until the output holds text.
-func (p *process) await(o *output, text string) {
-	p.t.Helper()
+// says waits until the output holds text; false means that the process ended before, or that patience did.
+func (p *process) says(o *output, text string) bool {
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
 	defer cancel()
 	for {
 		have, wrote := o.read()
 		if strings.Contains(have, text) {
-			return
+			return true
 		}
 		select {
 		case <-wrote:
 		case <-p.exited:
-			if have, _ := o.read(); !strings.Contains(have, text) {
-				p.t.Fatalf("it has ended with code %d before it said %q", p.cmd.ProcessState.ExitCode(), text)
-			}
+			have, _ := o.read()
+			return strings.Contains(have, text)
 		case <-ctx.Done():
-			p.t.Fatalf("it has not said %q", text)
+			return false
 		}
+	}
+}
+
+func (p *process) await(o *output, text string) {
+	p.t.Helper()
+	if !p.says(o, text) {
+		p.t.Fatalf("it has not said %q", text)
 	}
 }
 

@@ -326,24 +326,3 @@ func TestH12BinaryKeepsNullEmptyAndAbsentApart(t *testing.T) {
 		t.Errorf("the changelog ends with %v", last)
 	}
 }
-
-// Two processes that start at the same instant with an empty topic: one of them feeds it.
-func TestBinaryTwoProcessesFeedOnce(t *testing.T) {
-	addrs := brokers(t)
-	for _, app := range []string{"pair-1", "pair-2", "pair-3"} {
-		var both [2]*process
-		for i := range both {
-			both[i] = begin(t, "demo", "dev", "--brokers", addrs, "--app", app, "--state-dir", t.TempDir())
-		}
-		for _, p := range both {
-			p.await(p.out, "Ctrl-C ends it.")
-		}
-		lines := contents(t, addrs, linesTopic(app))
-		if want := strings.Count(demoText, "\n"); len(lines) != want {
-			t.Errorf("%s: %d lines were fed, want %d", app, len(lines), want)
-		}
-		for _, p := range both {
-			p.end()
-		}
-	}
-}
