@@ -39,6 +39,8 @@ func (g Guarantee) String() string {
 	return fmt.Sprintf("Guarantee(%d)", uint8(g))
 }
 
+func (n *Node) exactlyOnce() bool { return n.opts.guarantee == ExactlyOnce }
+
 // ParseGuarantee reads what String writes.
 func ParseGuarantee(s string) (Guarantee, error) {
 	for _, g := range []Guarantee{ExactlyOnce, AtLeastOnce} {

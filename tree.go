@@ -124,7 +124,7 @@ func threadName(i int) string { return "thread-" + strconv.Itoa(i+1) }
 
 // transactionalID is a thread's, or empty at least once. The process id makes it this state directory's and nobody else's.
 func (n *Node) transactionalID(thread string) string {
-	if n.opts.guarantee != ExactlyOnce {
+	if !n.exactlyOnce() {
 		return ""
 	}
 	return n.app + "-" + n.dir.ProcessID().String() + "-" + thread
@@ -141,7 +141,7 @@ func (n *Node) newSlot(name string) (*slot, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.fetcher, err = kafka.NewFetcher(kafka.FetcherConfig{Config: n.kafkaConfig(name)}, s.Inbox.Put); err != nil {
+	if s.fetcher, err = kafka.NewFetcher(kafka.FetcherConfig{Config: n.kafkaConfig(name), ReadCommitted: n.exactlyOnce()}, s.Inbox.Put); err != nil {
 		return nil, err
 	}
 	s.group, err = kafka.NewGroup(kafka.GroupConfig{
@@ -151,16 +151,8 @@ func (n *Node) newSlot(name string) (*slot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Group, s.Fetcher, s.Producer = groupPort{s.group}, s.fetcher, s.producer
+	s.Group, s.Fetcher, s.Producer = s.group, s.fetcher, s.producer
 	return s, nil
-}
-
-// groupPort reads positions without a choice, until the group offers one.
-type groupPort struct{ *kafka.Group }
-
-// CommittedOffsets implements thread.Group.
-func (g groupPort) CommittedOffsets(token uint64, tps []record.TopicPartition, _ bool) {
-	g.Offsets(token, tps)
 }
 
 // end takes a thread off the list; the last one ends the wait.
@@ -284,7 +276,7 @@ func (w *threadWatcher) Assignment(member string, data []byte) (more bool, live 
 // transactionalIDs are those of the live members, and those of this node's own threads: one that has not joined yet uses
 // its id all the same, and ends by itself what its last life has left open.
 func (w *threadWatcher) transactionalIDs(data []byte) (live []string) {
-	if w.node.opts.guarantee != ExactlyOnce {
+	if !w.node.exactlyOnce() {
 		return nil
 	}
 	for i := range w.node.opts.threads {
@@ -327,7 +319,7 @@ func (p *positions) Resolve(token uint64, tps []record.TopicPartition) {
 }
 
 func (n *Node) resolve(tps []record.TopicPartition) (map[record.TopicPartition]int64, error) {
-	ends, err := n.admin.Ends(n.ctx, tps, false)
+	ends, err := n.admin.Ends(n.ctx, tps, n.exactlyOnce())
 	if err != nil {
 		return nil, err
 	}

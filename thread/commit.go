@@ -93,13 +93,14 @@ func (l *Loop) asked() bool {
 // beginCommit freezes every running task and sends what it has to send.
 func (l *Loop) beginCommit() error {
 	c := &commit{units: map[record.TaskID]unit{}, number: l.slot.begin(l.now)}
+	var stamp task.Stamp
+	if l.slot.exactlyOnce() {
+		stamp = task.Stamp{TransactionalID: l.slot.TransactionalID, Number: c.number}
+	}
 	for _, e := range l.running {
-		u, err := e.task.Prepare(l.now)
+		u, err := e.task.PrepareTransaction(l.now, stamp)
 		if err != nil {
 			return err
-		}
-		if l.slot.exactlyOnce() {
-			stampOffsets(u.Offsets, l.slot.TransactionalID, c.number)
 		}
 		c.units[e.id] = unit{e, u}
 	}
@@ -123,6 +124,12 @@ func (l *Loop) onFlushed(f broker.Flushed) error {
 	if len(f.Refused) > 0 {
 		return l.amend(c, f.Refused)
 	}
+	l.endTransaction(c)
+	return nil
+}
+
+// endTransaction sends the offsets: the step that makes the interval count.
+func (l *Loop) endTransaction(c *commit) {
 	offsets, whole := l.offsets(c)
 	switch {
 	case len(offsets) == 0: // every task of this commit was given up meanwhile
@@ -136,6 +143,39 @@ func (l *Loop) onFlushed(f broker.Flushed) error {
 	default:
 		c.token, c.generation = l.slot.nextToken(), l.slot.Member.Generation
 		l.slot.Producer.Commit(c.token, offsets, l.slot.Member)
+	}
+}
+
+// amend asks what becomes of records that a broker has refused. The rest of the interval is in its logs; what takes a
+// refused record's place must be part of the same commit, so it is sent before the offsets.
+func (l *Loop) amend(c *commit, refused []broker.Refused) error {
+	var more []broker.Outgoing
+	for _, r := range refused {
+		e := l.writer(c, r.Source)
+		if e == nil { // its task was given up, and takes the interval with it
+			continue
+		}
+		out, err := e.task.Refused(r)
+		if err != nil {
+			return err
+		}
+		more = append(more, out...)
+	}
+	if len(more) == 0 {
+		l.endTransaction(c)
+		return nil
+	}
+	c.token = l.slot.nextToken()
+	l.slot.Producer.Amend(c.token, more)
+	return nil
+}
+
+// writer is a task of the commit that writes to a partition.
+func (l *Loop) writer(c *commit, tp record.TopicPartition) *entry {
+	for _, e := range l.running {
+		if _, ok := c.units[e.id]; ok && e.task.Writes(tp) {
+			return e
+		}
 	}
 	return nil
 }

@@ -13,16 +13,6 @@ import (
 // codeIllegalGeneration is a group's answer to a generation that is over, also to a member that is part of the next.
 const codeIllegalGeneration int16 = 22
 
-// stampOffsets writes who commits, and in which transaction, beside each offset.
-func stampOffsets(offsets broker.Offsets, id string, number uint64) {
-	for tp, o := range offsets {
-		m, _ := task.ParseMetadata(o.Metadata)
-		m.TransactionalID, m.Transaction = id, number
-		o.Metadata = m.String()
-		offsets[tp] = o
-	}
-}
-
 // commitFailed decides what a commit that did not succeed means for the thread.
 func (l *Loop) commitFailed(err *broker.Error) error {
 	l.cfg.Log.Warn("commit failed", "thread", l.slot.Name, "err", err)
@@ -59,12 +49,6 @@ func (l *Loop) migrate() {
 	}
 	l.slot.moving = true
 	l.slot.Group.Rejoin("a commit was refused")
-}
-
-// amend asks what becomes of records that a broker has refused. The rest of the interval is in its logs; what takes a
-// refused record's place must be part of the same commit.
-func (l *Loop) amend(c *commit, refused []broker.Refused) error {
-	return refused[0].Err
 }
 
 // abort takes back everything since the last commit. At least once, outputs and changelog records that are out stay out,
