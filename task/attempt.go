@@ -98,6 +98,7 @@ func (t *Task) letGo(failure *ProcessError, more bool) *ProcessError {
 	if t.broken != nil || !more {
 		return failure
 	}
+	failure = t.unreadable(failure)
 	stage := topology.Processing
 	if d := (*topology.DeserializationError)(nil); errors.As(failure, &d) {
 		stage = topology.Deserialization
@@ -120,6 +121,21 @@ func (t *Task) letGo(failure *ProcessError, more bool) *ProcessError {
 		}
 	}
 	return nil
+}
+
+// unreadable gives a panic of a source's codec its place.
+func (t *Task) unreadable(failure *ProcessError) *ProcessError {
+	p, panicked := failure.Cause.(*Panic)
+	h, ok := t.chain.(Handled)
+	if !panicked || !ok || t.current == nil {
+		return failure
+	}
+	topic := t.current.source.Topic
+	source, part, ok := h.Unreadable(topic, t.current.head())
+	if !ok {
+		return failure
+	}
+	return t.failure(&topology.DeserializationError{Source: source, Topic: topic, Part: part, Cause: p})
 }
 
 func (t *Task) errorContext(s topology.Stage, node string) topology.ErrorContext {

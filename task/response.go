@@ -15,6 +15,8 @@ type Handled interface {
 	Handlers() topology.Handlers
 	// Sink names the node that writes a topic.
 	Sink(topic string) string
+	// Unreadable says, after a panic, whether the source's codec was it.
+	Unreadable(topic string, raw *record.Raw) (source, part string, ok bool)
 }
 
 // Responses counts what was answered about records that failed, by topology.Stage and topology.Response.

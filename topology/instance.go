@@ -15,6 +15,7 @@ type Instance struct {
 	inputs  map[*node]any
 	parts   []part // by node index
 	sources map[string]func(*record.Raw) error
+	readers map[string]reader
 	due     []*punctuation
 	inited  []int
 	// from is the stream time at which Init began; punctuations up to it were called before.
@@ -41,7 +42,7 @@ func (s *SubTopology) Instantiate(host Host) (*Instance, error) {
 	if host == nil {
 		return nil, errors.New("topology: Instantiate needs a host")
 	}
-	in := &Instance{host: host, sub: s, from: -1, inputs: map[*node]any{}, sources: map[string]func(*record.Raw) error{}}
+	in := &Instance{host: host, sub: s, from: -1, inputs: map[*node]any{}, sources: map[string]func(*record.Raw) error{}, readers: map[string]reader{}}
 	in.parts = make([]part, s.nodes[len(s.nodes)-1].index+1)
 	for _, n := range s.nodes {
 		in.enter(n)

@@ -37,6 +37,7 @@ func source[K, V any](b *Builder, tn *topicNode, t Topic[K, V]) Stream[K, V] {
 		topic := in.sub.kafkaTopic(tn)
 		next := outs[K, V](in, n)
 		in.sources[topic] = sourceOf(in, n.name, topic, t, next)
+		in.readers[topic] = readerOf(n.name, t)
 		return next
 	}
 	return Stream[K, V]{b, n}

@@ -15,8 +15,9 @@ type Producer struct {
 	Counts map[string]int32
 	// Log is what was appended. Offsets are positions in the slice.
 	Log map[record.TopicPartition][]record.Raw
-	// Err, while set, is what Append returns.
-	Err error
+	// Err, while set, is what Append returns; Refuse, if set, is asked about each record.
+	Err    error
+	Refuse func(tp record.TopicPartition, r *record.Raw) error
 }
 
 var _ task.Producer = (*Producer)(nil)
@@ -30,6 +31,11 @@ func NewProducer(counts map[string]int32) *Producer {
 func (p *Producer) Append(tp record.TopicPartition, r *record.Raw) error {
 	if p.Err != nil {
 		return p.Err
+	}
+	if p.Refuse != nil {
+		if err := p.Refuse(tp, r); err != nil {
+			return err
+		}
 	}
 	c := record.Raw{Key: bytes.Clone(r.Key), Value: bytes.Clone(r.Value), Timestamp: r.Timestamp, Offset: int64(len(p.Log[tp]))}
 	for _, h := range r.Headers {
