@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -190,12 +191,38 @@ func (d *dev) get(t *testing.T, path string) (int, string) {
 	return r.StatusCode, string(b)
 }
 
+// scan follows a scan from page to page and gives its entries as a count prints them.
+func (d *dev) scan(t *testing.T, path string) string {
+	t.Helper()
+	var lines []string
+	for path != "" {
+		_, body := d.get(t, path)
+		var page struct {
+			Entries []struct{ Key, Value string }
+			Next    string
+		}
+		if err := json.Unmarshal([]byte(body), &page); err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		for _, e := range page.Entries {
+			lines = append(lines, e.Key+"\t"+e.Value+"\n")
+		}
+		path = page.Next
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
 func TestDevAnswersAndEndsCleanly(t *testing.T) {
 	d := startDev(t)
-	for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/stores/counts/keys/" + demo().Demo.Key: 200, "/stores/counts/keys/absentword": 404, "/stores/none/keys/x": 404} {
+	for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/stores/counts/keys/" + demo().Demo.Key: 200, "/stores/counts/keys/absentword": 404, "/stores/none/keys/x": 404,
+		"/stores/counts/all?limit=5000": 200, "/stores/counts/range?from=t&to=u": 200, "/stores/counts/range?from=u&to=t": 400, "/stores/none/all": 404} {
 		if code, body := d.get(t, path); code != want {
 			t.Errorf("%s: %d %s, want %d", path, code, body, want)
 		}
+	}
+	if got := d.scan(t, "/stores/counts/all?limit=3"); got != reference(map[string][]byte{"": []byte(demoText)}) {
+		t.Errorf("all pages are %s", got)
 	}
 	d.stop <- os.Interrupt
 	if got := <-d.done; got.code != 0 {

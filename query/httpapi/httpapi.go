@@ -42,6 +42,8 @@ func Handler(n Node, stores []Store) http.Handler {
 	mux.HandleFunc("GET /readyz", h.ready)
 	mux.HandleFunc("GET /stores", h.list)
 	mux.HandleFunc("GET /stores/{store}/keys/{key...}", h.get)
+	mux.HandleFunc("GET /stores/{store}/all", h.all)
+	mux.HandleFunc("GET /stores/{store}/range", h.between)
 	return mux
 }
 
@@ -111,8 +113,8 @@ func (h *handler) list(w http.ResponseWriter, _ *http.Request) {
 
 // value is the answer to a point read.
 type value struct {
-	Found     bool   `json:"found"`
-	Key       string `json:"key"`
+	Found bool   `json:"found"`
+	Key   string `json:"key"`
 	// Value is nil for an absent key only; a value without a character is a value.
 	Value     *string `json:"value,omitempty"`
 	Timestamp int64   `json:"timestamp,omitempty"`
@@ -150,11 +152,7 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) {
 		write(w, http.StatusNotFound, "application/json", out)
 		return
 	}
-	b := v.GetValue()
-	if b == nil {
-		b = []byte{}
-	}
-	formatted, err := store.FormatValue(b)
+	formatted, err := store.FormatValue(present(v.GetValue()))
 	if err != nil {
 		fail(w, query.New(query.StoreFailure, name, p))
 		return

@@ -75,6 +75,16 @@ func TestAbsentKeyIsNotAProblem(t *testing.T) {
 	}
 }
 
+func TestAnEmptyValueIsAValue(t *testing.T) {
+	w, body := call(t, &fake{value: &querypb.Value{Present: true}}, "GET", "/stores/counts/keys/the")
+	if value, there := body["value"]; w.Code != http.StatusOK || body["found"] != true || !there || value != "" {
+		t.Errorf("%d %v", w.Code, body)
+	}
+	if _, body := call(t, &fake{value: &querypb.Value{}}, "GET", "/stores/counts/keys/the"); body["value"] != nil {
+		t.Errorf("an absent key has a value: %v", body)
+	}
+}
+
 func TestKeysTravelAsText(t *testing.T) {
 	for _, key := range []string{"the", "", "a/b", "ä ?#%", "a.b"} {
 		f := &fake{value: &querypb.Value{Present: true, Value: []byte("42"), Timestamp: 7}}
