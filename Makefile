@@ -62,3 +62,9 @@ bench-quick:
 
 demo-check:
 	cli/demo-check.sh
+
+# Takes nodes and brokers down while records come, and checks that each counted once; needs Java 17 and Maven.
+.PHONY: chaos
+CYCLES ?= 5
+chaos:
+	$(GO) run ./internal/chaos -cycles $(CYCLES) $(if $(SEED),-seed $(SEED)) $(if $(FILE),-file $(FILE)) $(CHAOS_FLAGS)

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/chaos/wire"
+	"github.com/millrace-io/millrace/record"
+)
+
+// cycle does a fault and waits until nothing is left of it.
+func (r *run) cycle(ctx context.Context, f fault) error {
+	if err := r.pause(ctx, f.after); err != nil {
+		return err
+	}
+	if err := r.do(ctx, f); err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		what  string
+		limit time.Duration
+		ask   func(context.Context) error
+	}{
+		{"three running nodes that share the tasks", runningLimit, r.running},
+		{"the replicas to be in sync", inSyncLimit, func(context.Context) error { return r.client.InSync(members) }},
+		{"the committed offsets to pass the fault", advanceLimit, r.passed()},
+	} {
+		began := time.Now()
+		if err := r.await(ctx, s.what, s.limit, s.ask); err != nil {
+			return err
+		}
+		if waited := time.Since(began); waited > slow {
+			r.say("    waited %.1fs for %s", waited.Seconds(), s.what)
+		}
+	}
+	return nil
+}
+
+// slow is how long a wait may take before it is mentioned.
+const slow = 2 * time.Second
+
+// do takes the target away and brings it back.
+func (r *run) do(ctx context.Context, f fault) error {
+	n := r.nodes[f.target-1]
+	switch f.kind {
+	case killNode:
+		r.totals.Kills++
+		n.kill()
+		if f.wipe {
+			if err := os.RemoveAll(n.stateDir()); err != nil {
+				return err
+			}
+		}
+		return r.later(ctx, f.down, n.start)
+	case stopNode:
+		r.totals.Stops++
+		if err := n.signal(freeze); err != nil {
+			return err
+		}
+		if err := r.later(ctx, f.down, func() error { return n.signal(thaw) }); err != nil {
+			return err
+		}
+		return r.pause(ctx, noticed)
+	case restartNode:
+		r.totals.Restarts++
+		if err := n.end(ctx, f.leave); err != nil {
+			return err
+		}
+		return r.later(ctx, f.down, n.start)
+	case killBroker:
+		r.totals.Kills++
+		r.cluster.Kill(f.target)
+		return r.later(ctx, f.down, func() error { return r.cluster.Restart(ctx, f.target) })
+	case restartBroker:
+		r.totals.Restarts++
+		if err := r.cluster.Stop(f.target); err != nil {
+			return err
+		}
+		return r.later(ctx, f.down, func() error { return r.cluster.Restart(ctx, f.target) })
+	}
+	return fmt.Errorf("there is no fault %d", f.kind)
+}
+
+// noticed is how long a node that goes on may believe that nothing has happened: until its next heartbeat is answered.
+const noticed = session / 2
+
+func (r *run) later(ctx context.Context, d time.Duration, then func() error) error {
+	if err := r.pause(ctx, d); err != nil {
+		return err
+	}
+	return then()
+}
+
+// running is nil if every node is RUNNING and each task is on exactly one of them.
+func (r *run) running(ctx context.Context) error {
+	var owned []string
+	for _, n := range r.nodes {
+		s, err := n.status(ctx)
+		if err != nil {
+			return err
+		}
+		if s.State != "RUNNING" {
+			return fmt.Errorf("%s is %+v", n.name(), s)
+		}
+		owned = append(owned, s.Owned...)
+	}
+	slices.Sort(owned)
+	if different := slices.Compact(slices.Clone(owned)); len(owned) != tasks || len(different) != tasks {
+		return fmt.Errorf("of %d tasks these are owned: %s", tasks, strings.Join(owned, " "))
+	}
+	return nil
+}
+
+// passed is nil when the group is past everything that was in its source topics at the first look.
+func (r *run) passed() func(context.Context) error {
+	var ends map[record.TopicPartition]wire.End
+	return func(ctx context.Context) (err error) {
+		tps := sources()
+		if ends == nil {
+			if ends, err = r.client.Ends(ctx, tps); err != nil {
+				return err
+			}
+		}
+		committed, err := r.client.Committed(ctx, application, tps)
+		if err != nil {
+			return err
+		}
+		for _, tp := range tps {
+			// A position behind a commit marker may be committed only when something follows it.
+			if committed[tp] < ends[tp].LastStable-1 {
+				return fmt.Errorf("%s is at %d, and %d was there", tp, committed[tp], ends[tp].LastStable)
+			}
+		}
+		return nil
+	}
+}
+
+const repartitionTopic = application + "-words-repartition"
+
+// sources are the partitions that the group reads, upstream first.
+func sources() (tps []record.TopicPartition) {
+	for _, topic := range []string{linesTopic, amountsTopic, repartitionTopic} {
+		for p := range int32(partitions) {
+			tps = append(tps, record.TopicPartition{Topic: topic, Partition: p})
+		}
+	}
+	return tps
+}
+
+func join(brokers []string) string { return strings.Join(brokers, ",") }

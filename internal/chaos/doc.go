@@ -1,0 +1,21 @@
+// Chaos runs three brokers and three nodes, takes them down one after the other while records keep coming, and checks in
+// the end that every record counted exactly once.
+//
+//	make chaos CYCLES=20 SEED=7 FILE=totals.json
+//	go run ./internal/chaos -cycles 5 -guarantee at_least_once
+//
+// Each cycle kills (kill -9), stops (SIGSTOP for longer than the session time-out, then SIGCONT) or restarts one node, or
+// kills or restarts one broker: which one, when and for how long is a pure function of the seed. A cycle ends when every
+// node is RUNNING, every task has one owner, every replica is in sync, and the committed offsets are past everything that
+// was fed until then.
+//
+// The nodes are children of this process that run the same binary; they embed a word count with its repartition topic and
+// a keyed sum. What they did is checked by package oracle against the feeder's own books, with a read_committed reader of
+// its own (package wire). The run prints one line and exits with 1 if anything was wrong, if it hung (it says what it
+// waited for, and shows the nodes' last states and the ends of their logs), or if no fault hit an open transaction, since
+// then nothing was tried.
+//
+// Counters of a node die with it. Each process therefore appends them to a file, and the last line of each file counts;
+// what a killed process did in the quarter of a second before its end is not in the figures. Aborted transactions are
+// counted once more in the log, by their abort markers.
+package main
