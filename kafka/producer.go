@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -17,13 +16,20 @@ import (
 // ProducerConfig is how a Producer batches. Zero values mean the defaults in brackets.
 type ProducerConfig struct {
 	Config Config
+	// TransactionalID makes an interval a transaction. Empty, the producer is idempotent: what is appended is written, and
+	// nothing is ever committed or taken back.
+	TransactionalID string
+	// TransactionTimeout is how long the coordinator lets a transaction be open before it aborts it [60 s].
+	TransactionTimeout time.Duration
 	// Linger is how long a record waits for company [20 ms].
 	Linger time.Duration
 	// BatchBytes is the size at which a batch is sent [512 KiB]; a record above MaxRecordBytes [1,000,000] is refused.
 	BatchBytes, MaxRecordBytes int
-	// MaxInFlight is how many requests may be under way per broker [5].
+	// MaxInFlight is how many requests may be under way per broker, and how many batches per partition [5, and at most 5:
+	// brokers know a partition's last 5 batches again].
 	MaxInFlight int
-	// DeliveryTimeout is how long a batch is tried [2 min].
+	// DeliveryTimeout is how long a batch is tried [2 min; in transactions two thirds of their time-out, but 20 s at least,
+	// since the brokers take 9 to 11 s to replace one of them].
 	DeliveryTimeout time.Duration
 	// Compression is none, gzip, snappy, lz4 or zstd [none].
 	Compression string
@@ -36,6 +42,10 @@ func (c *ProducerConfig) fill() error {
 		}
 	}
 	set(&c.Linger, 20*time.Millisecond)
+	set(&c.TransactionTimeout, time.Minute)
+	if c.TransactionalID != "" {
+		set(&c.DeliveryTimeout, max(20*time.Second, c.TransactionTimeout*2/3))
+	}
 	set(&c.DeliveryTimeout, 2*time.Minute)
 	if c.BatchBytes <= 0 {
 		c.BatchBytes = 512 << 10
@@ -43,7 +53,7 @@ func (c *ProducerConfig) fill() error {
 	if c.MaxRecordBytes <= 0 {
 		c.MaxRecordBytes = 1_000_000
 	}
-	if c.MaxInFlight <= 0 {
+	if c.MaxInFlight <= 0 || c.MaxInFlight > 5 {
 		c.MaxInFlight = 5
 	}
 	if _, ok := codecs[c.Compression]; !ok {
@@ -55,9 +65,18 @@ func (c *ProducerConfig) fill() error {
 var codecs = map[string]sarama.CompressionCodec{"": sarama.CompressionNone, "none": sarama.CompressionNone, "gzip": sarama.CompressionGZIP,
 	"snappy": sarama.CompressionSnappy, "lz4": sarama.CompressionLZ4, "zstd": sarama.CompressionZSTD}
 
-// Producer is an idempotent batching producer on raw Produce requests. Append, Tick, Flush and Abort belong to one
-// goroutine, its owner; batches are sent and acknowledged by the producer's own. Per partition one batch is under way at a
-// time, so order is kept and a refused batch leaves no sequence gap behind it; many partitions share a request.
+// Producer is a batching producer on raw requests, idempotent or, with a transactional id, transactional. One object serves a
+// thread's slot for its whole life: after whatever happened to a transaction, Abort makes it usable again. Append, Amend,
+// Tick, Flush, Commit, Abort and Fence belong to one goroutine, its owner, and only submit; requests are made and answered
+// on the producer's own, and their outcomes are delivered as events.
+//
+// Up to MaxInFlight batches of a partition are under way at a time. Order is kept; a refused batch leaves no gap in the
+// sequence, because what was sent behind it is numbered anew.
+//
+// A transaction begins with the first record that is appended after the last Commit or Abort, or with a Commit that has
+// offsets and no records. Records of the next interval are collected, and their partitions are known, while the one before
+// is being committed; they are sent when it has ended. A Flush that neither a Commit nor an Abort follows leaves its
+// transaction open, and what is appended after it waits.
 type Producer struct {
 	cfg    ProducerConfig
 	sender *sender
@@ -66,21 +85,16 @@ type Producer struct {
 	open     []*lane // lanes with an unsealed batch
 	last     string
 	lastLane []*lane
-	count    uint64
+	interval uint64
 	buffered atomic.Int64
 	// free are batches to use again; the mutex protects it, since the sender gives them back.
 	freeMu sync.Mutex
 	free   []*batch
 }
 
-// lane is one partition as the owner sees it.
-type lane struct {
-	tp   record.TopicPartition
-	open *batch
-}
-
-// NewProducer returns a running producer. deliver gets broker.Flushed and broker.ConnectionChanged on the producer's
-// goroutine and must not block.
+// NewProducer returns a running producer. deliver gets broker.Flushed, broker.TransactionEnded, broker.TransactionAborted,
+// broker.Fenced and broker.ConnectionChanged on the producer's goroutines and must not block. A transactional id is initialised
+// at once, which ends what an earlier producer of that name has left open.
 func NewProducer(cfg ProducerConfig, deliver func(broker.Event)) (*Producer, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
@@ -92,15 +106,15 @@ func NewProducer(cfg ProducerConfig, deliver func(broker.Event)) (*Producer, err
 }
 
 // Append copies the record into its partition's batch. Its error is a *broker.Error of class Record for a record that no
-// broker would take, or the class of a look-up of the topic's partitions that failed.
+// broker would take (too large; no key, for a compacted topic), or the class of a look-up of the topic's partitions that failed.
 func (p *Producer) Append(tp record.TopicPartition, r *record.Raw) error {
-	size := recordSize(r)
-	if size > p.cfg.MaxRecordBytes {
-		return NewError(broker.OpProduce, int16(sarama.ErrMessageSizeTooLarge), tp, fmt.Errorf("a record of %d bytes is above the limit of %d", size, p.cfg.MaxRecordBytes))
-	}
 	l, err := p.lane(tp)
 	if err != nil {
 		return err
+	}
+	size := recordSize(r)
+	if size > p.cfg.MaxRecordBytes || (l.keyed && r.Key == nil) {
+		return p.check(l, r, size)
 	}
 	b := l.open
 	if b != nil && b.bytes+size > p.cfg.BatchBytes && len(b.records) > 0 {
@@ -108,43 +122,24 @@ func (p *Producer) Append(tp record.TopicPartition, r *record.Raw) error {
 		b = nil
 	}
 	if b == nil {
-		b = p.newBatch(tp)
-		l.open = b
-		p.open = append(p.open, l)
+		b = p.begin(l)
 	}
 	b.add(r, size)
 	p.buffered.Add(int64(size))
 	return nil
 }
 
-func recordSize(r *record.Raw) int {
-	n := 24 + len(r.Key) + len(r.Value)
-	for _, h := range r.Headers {
-		n += 8 + len(h.Key) + len(h.Value)
+// begin opens a batch, and announces the partition at its first one in an interval: it is being added to the transaction
+// while records are still collected.
+func (p *Producer) begin(l *lane) *batch {
+	b := p.newBatch(l.tp, p.interval)
+	l.open = b
+	p.open = append(p.open, l)
+	if p.cfg.TransactionalID != "" && l.touched != p.interval+1 {
+		l.touched = p.interval + 1
+		p.sender.put(touched{l.tp, p.interval})
 	}
-	return n
-}
-
-func (p *Producer) lane(tp record.TopicPartition) (*lane, error) {
-	lanes := p.lastLane
-	if tp.Topic != p.last || lanes == nil {
-		lanes = p.topics[tp.Topic]
-		if lanes == nil {
-			n, err := p.Partitions(tp.Topic)
-			if err != nil {
-				return nil, err
-			}
-			for i := range n {
-				lanes = append(lanes, &lane{tp: record.TopicPartition{Topic: tp.Topic, Partition: i}})
-			}
-			p.topics[tp.Topic] = lanes
-		}
-		p.last, p.lastLane = tp.Topic, lanes
-	}
-	if tp.Partition < 0 || int(tp.Partition) >= len(lanes) {
-		return nil, NewError(broker.OpProduce, int16(sarama.ErrUnknownTopicOrPartition), tp, fmt.Errorf("topic %q has %d partitions", tp.Topic, len(lanes)))
-	}
-	return lanes[tp.Partition], nil
+	return b
 }
 
 // seal hands the lane's open batch to the sender.
@@ -158,8 +153,6 @@ func (p *Producer) seal(l *lane) {
 			break
 		}
 	}
-	p.count++
-	b.number = p.count
 	p.sender.put(b)
 }
 
@@ -186,13 +179,47 @@ func (p *Producer) Tick(now time.Time) (next time.Time) {
 // Buffered is what was appended and not acknowledged, in bytes.
 func (p *Producer) Buffered() int64 { return p.buffered.Load() }
 
-// Flush sends everything that was appended. Exactly one broker.Flushed with the token follows, when all of it is
-// acknowledged or given up.
+// Flush ends the interval and sends everything of it. Exactly one broker.Flushed with the token follows, when all of it is
+// acknowledged, refused or given up, unless an Abort comes first.
 func (p *Producer) Flush(token uint64) {
 	for len(p.open) > 0 {
 		p.seal(p.open[0])
 	}
-	p.sender.flush(token, p.count)
+	p.sender.put(flushAsked{token, p.interval})
+	p.interval++
+}
+
+// Amend adds records to the interval that the last Flush has ended and flushes it again. What is wrong with one of them is
+// the error of the broker.Flushed.
+func (p *Producer) Amend(token uint64, records []broker.Outgoing) {
+	batches := map[record.TopicPartition]*batch{}
+	for i := range records {
+		to, r := records[i].To, &records[i].Record
+		l, err := p.lane(to)
+		size := recordSize(r)
+		if err == nil {
+			err = p.check(l, r, size)
+		}
+		if err != nil {
+			p.sender.deliver(broker.Flushed{Token: token, Err: asError(broker.OpProduce, to, err)})
+			return
+		}
+		b := batches[to]
+		if b != nil && b.bytes+size > p.cfg.BatchBytes {
+			p.sender.put(b)
+			b = nil
+		}
+		if b == nil {
+			b = p.newBatch(to, p.interval-1)
+			batches[to] = b
+		}
+		b.add(r, size)
+		p.buffered.Add(int64(size))
+	}
+	for _, b := range batches {
+		p.sender.put(b)
+	}
+	p.sender.put(flushAsked{token, p.interval - 1})
 }
 
 // Partitions is a topic's partition count; it may ask the cluster the first time.
@@ -205,44 +232,40 @@ func (p *Producer) Partitions(topic string) (int32, error) {
 	return n, err
 }
 
-// Amend adds records to what the last Flush has sent and flushes again.
-func (p *Producer) Amend(token uint64, records []broker.Outgoing) {
-	for i := range records {
-		if err := p.Append(records[i].To, &records[i].Record); err != nil {
-			p.sender.deliver(broker.Flushed{Token: token, Err: asError(broker.OpProduce, records[i].To, err)})
-			return
-		}
-	}
-	p.Flush(token)
+// Commit commits the transaction of the interval that was flushed, with offsets for the group. Exactly one
+// broker.TransactionEnded with the token follows, unless an Abort comes first.
+func (p *Producer) Commit(token uint64, offsets broker.Offsets, of broker.Membership) {
+	p.sender.put(commitAsked{token, offsets, of})
 }
 
-// Commit is refused: this producer has no transactional id.
-func (p *Producer) Commit(token uint64, _ broker.Offsets, _ broker.Membership) {
-	p.sender.deliver(broker.TransactionEnded{Token: token, Err: notTransactional(broker.OpEndTxn)})
-}
-
-// Fence is refused: this producer has no transactional id.
-func (p *Producer) Fence(token uint64, _ string) {
-	p.sender.deliver(broker.Fenced{Token: token, Err: notTransactional(broker.OpInitProducerID)})
-}
-
-func notTransactional(op broker.Op) *broker.Error {
-	return &broker.Error{Op: op, Class: broker.Fatal, Cause: errors.New("the producer has no transactional id")}
-}
-
-// Abort forgets what was appended, as far as no broker has seen it, and its flushes. A batch that was sent once is
-// finished: its sequence may be in the log, and another batch under the same one would be taken for a duplicate.
+// Abort takes back what was appended, of every interval: exactly once all that is not committed, at least once what no broker
+// has seen. Flushes and a commit that were asked for before are not answered any more; records may be appended at once.
+// Exactly one broker.TransactionAborted with the token follows, when nothing of the old is under way any more.
 func (p *Producer) Abort(token uint64) {
 	for _, l := range p.open {
-		p.buffered.Add(-int64(l.open.bytes))
+		p.release(l.open)
 		l.open = nil
 	}
 	p.open = p.open[:0]
-	p.sender.reset()
-	p.sender.deliver(broker.TransactionAborted{Token: token})
+	p.interval++
+	p.sender.put(abortAsked{token, p.interval})
 }
 
-// Close ends the producer without sending what is not flushed. It returns when its goroutine is gone, or ctx's cause.
+// Fence ends the open transaction of another transactional id. Exactly one broker.Fenced with the token follows. It is
+// tried for as long as a batch is.
+func (p *Producer) Fence(token uint64, transactionalID string) {
+	p.sender.fence(token, transactionalID)
+}
+
+// Counts are what a producer has done since it was made: transactions that were committed and aborted, how often another
+// producer took its id over, how often it initialised its id again, and how many commits it could not find out about.
+type Counts struct{ Committed, Aborted, Fenced, Reinits, CommitUnknown uint64 }
+
+// Counts may be called from any goroutine.
+func (p *Producer) Counts() Counts { return *p.sender.counts.Load() }
+
+// Close ends the producer without sending what is not flushed. It returns when its goroutines are gone, or ctx's cause. A
+// transaction that is open stays so until its time-out, or until the next producer of the name.
 func (p *Producer) Close(ctx context.Context) error {
 	p.sender.stop()
 	select {
@@ -251,93 +274,4 @@ func (p *Producer) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// batch is records of one partition. It belongs to the owner until it is sealed, then to the sender.
-type batch struct {
-	tp      record.TopicPartition
-	number  uint64
-	records []sarama.Record
-	arena   []byte
-	bytes   int
-	first   int64
-	last    int64
-	born    time.Time
-
-	// What follows is the sender's.
-	refs     []*sarama.Record
-	sequence int32
-	sent     bool
-	attempts int
-	retryAt  time.Time
-	deadline time.Time
-}
-
-func (p *Producer) newBatch(tp record.TopicPartition) *batch {
-	p.freeMu.Lock()
-	defer p.freeMu.Unlock()
-	if n := len(p.free); n > 0 {
-		b := p.free[n-1]
-		p.free = p.free[:n-1]
-		*b = batch{tp: tp, records: b.records[:0], arena: b.arena[:0], refs: b.refs[:0]}
-		return b
-	}
-	return &batch{tp: tp}
-}
-
-// release gives a batch back. A few are kept: enough to go round, not what a burst needed.
-func (p *Producer) release(b *batch) {
-	p.buffered.Add(-int64(b.bytes))
-	p.freeMu.Lock()
-	defer p.freeMu.Unlock()
-	if len(p.free) < 32 {
-		clear(b.records)
-		p.free = append(p.free, b)
-	}
-}
-
-func (b *batch) add(r *record.Raw, size int) {
-	if len(b.records) == 0 {
-		b.first, b.last = r.Timestamp, r.Timestamp
-	}
-	b.last = max(b.last, r.Timestamp)
-	s := sarama.Record{
-		Key: b.copy(r.Key), Value: b.copy(r.Value), OffsetDelta: int64(len(b.records)),
-		TimestampDelta: time.Duration(r.Timestamp-b.first) * time.Millisecond,
-	}
-	for _, h := range r.Headers {
-		s.Headers = append(s.Headers, &sarama.RecordHeader{Key: b.copy([]byte(h.Key)), Value: b.copy(h.Value)})
-	}
-	b.records = append(b.records, s)
-	b.bytes += size
-}
-
-// copy puts bytes into the arena. When it is full another one is begun; what points into the old one keeps it alive.
-func (b *batch) copy(v []byte) []byte {
-	if len(v) == 0 {
-		return v // nil stays null; a slice of an arena that is not there yet would make empty null too
-	}
-	if len(b.arena)+len(v) > cap(b.arena) {
-		b.arena = make([]byte, 0, max(2*cap(b.arena), len(v), 16<<10))
-	}
-	at := len(b.arena)
-	b.arena = append(b.arena, v...)
-	return b.arena[at:len(b.arena):len(b.arena)]
-}
-
-// wire is the batch as the client library takes it.
-func (b *batch) wire(pid int64, epoch int16, codec sarama.CompressionCodec) *sarama.RecordBatch {
-	if len(b.refs) == 0 {
-		for i := range b.records {
-			b.refs = append(b.refs, &b.records[i])
-		}
-	}
-	w := &sarama.RecordBatch{
-		Version: 2, Codec: codec, ProducerID: pid, ProducerEpoch: epoch, FirstSequence: b.sequence, Records: b.refs,
-		LastOffsetDelta: int32(len(b.refs) - 1), FirstTimestamp: time.UnixMilli(b.first), MaxTimestamp: time.UnixMilli(b.last),
-	}
-	if codec != sarama.CompressionNone {
-		w.CompressionLevel = sarama.CompressionLevelDefault
-	}
-	return w
 }
