@@ -109,7 +109,7 @@ func (f *feeder) feed(ctx context.Context, c *column) error {
 // batch writes as many records as keep the rate on average, none at times.
 func (f *feeder) batch(ctx context.Context, c *column, producer *wire.Producer) error {
 	mean := float64(f.rate) * feedEvery.Seconds() / float64(len(f.columns))
-	n := int(c.random.Float64() * (2*mean + 1))
+	n := batchSize(c.random, mean)
 	if n == 0 {
 		return nil
 	}
@@ -128,6 +128,11 @@ func (f *feeder) batch(ctx context.Context, c *column, producer *wire.Producer) 
 	c.books = append(c.books, inputs...)
 	f.fed.Add(int64(n))
 	return nil
+}
+
+// batchSize is a number from 0 up to about twice the mean.
+func batchSize(random *rand.Rand, mean float64) int {
+	return int(mean*2*random.Float64() + random.Float64())
 }
 
 // next makes up an input.
