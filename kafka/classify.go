@@ -126,6 +126,7 @@ var table = []row{
 	{end, 49, broker.CommitUnknown, "the id expired since", transaction.Repeated},
 	{end, 48, broker.Abort, "it was aborted", transaction.Repeated},
 	{end, 48, broker.Ignore, "nothing is open", transaction.ToAbort},
+	{[]broker.Op{broker.OpTxnOffsetCommit}, 3, broker.Retry, "the coordinator has not heard of the topic yet", 0},
 	{produce, 45, broker.Retry, "sent behind a batch that was not taken: numbered anew", transaction.Behind},
 	{[]broker.Op{broker.OpInitProducerID}, 49, broker.Abort, "the id is not known: nobody owns it", 0},
 	{nil, transaction.Transport, broker.Retry, "no answer", 0},

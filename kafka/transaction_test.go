@@ -25,7 +25,7 @@ func newTransactional(t *testing.T, addrs []string, change func(*kafka.ProducerC
 var outsider = broker.Membership{Group: "g", Generation: -1}
 
 func at(offset int64) broker.Offsets {
-	return broker.Offsets{record.TopicPartition{Topic: "in", Partition: 0}: {At: offset, Metadata: "m"}}
+	return broker.Offsets{record.TopicPartition{Topic: "t", Partition: 0}: {At: offset, Metadata: "m"}}
 }
 
 func (w *writer) commit(t *testing.T, offsets broker.Offsets, of broker.Membership) broker.TransactionEnded {
