@@ -56,10 +56,12 @@ func (s *scenario) run(t *testing.T, command string, args []string) {
 		s.say("%v%s", ready, map[bool]string{false: ", ask again in " + next.Sub(s.now).String()}[next.IsZero()])
 	case "credits":
 		s.task.Credits(func(source record.TopicPartition, bytes int) { s.say("%s %d", source, bytes) })
-	case "prepare":
-		s.prepare()
+	case "prepare": // prepare [transactional-id number]
+		s.prepare(t, args)
 	case "committed":
 		s.task.Committed(s.unit)
+	case "apply": // the state has it, and the task does not hear of it
+		s.state.Apply(s.unit)
 	case "applied":
 		s.state.Apply(s.unit)
 		s.task.Applied(s.unit)
@@ -145,9 +147,13 @@ func (s *scenario) add(t *testing.T, args []string) {
 	}
 }
 
-func (s *scenario) prepare() {
+func (s *scenario) prepare(t *testing.T, args []string) {
+	var stamp task.Stamp
+	if len(args) > 0 {
+		stamp = task.Stamp{TransactionalID: args[0], Number: uint64(number(t, args[1]))}
+	}
 	before := len(s.out.Log[tp("changelog", 0)])
-	u, err := s.task.Prepare(s.now)
+	u, err := s.task.PrepareTransaction(s.now, stamp)
 	if err != nil {
 		s.say("%v", err)
 		return

@@ -222,3 +222,49 @@ func TestAttach(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A function that fails in the middle of Changed, or panics, loses no cell: those behind it come with the next call, and so
+// does what it Set before it failed.
+func TestChangedThatFailsKeepsTheRest(t *testing.T) {
+	for _, fail := range []func() error{func() error { return errUser }, func() error { panic(errUser) }} {
+		for _, sets := range []bool{false, true} {
+			s := &script{}
+			state, out := newPorts()
+			k := start(t, config(s, state, out))
+			within(t, k, s, func() {
+				for _, key := range []string{"a", "b", "c", "d"} {
+					put(t, s, "s0", key, "v", 1)
+				}
+			})
+			var got []string
+			within(t, k, s, func() {
+				defer func() { _ = recover() }()
+				_ = s.host.Store("s0").Changed(func(c *topology.Cell) error {
+					if got = append(got, c.Key); c.Key != "b" {
+						return nil
+					}
+					if sets {
+						put(t, s, "s0", "e", "v", 1)
+					}
+					return fail()
+				})
+			})
+			if err := task.Audit(k); err != nil {
+				t.Fatal(err)
+			}
+			within(t, k, s, func() {
+				_ = s.host.Store("s0").Changed(func(c *topology.Cell) error {
+					got = append(got, c.Key)
+					return nil
+				})
+			})
+			want := []string{"a", "b", "c", "d"}
+			if sets {
+				want = []string{"a", "b", "e", "c", "d"}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		}
+	}
+}
