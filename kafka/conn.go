@@ -88,10 +88,18 @@ func (l *link) connect(d *keepingDialer) (*sarama.Broker, error) {
 		if err == nil {
 			err = errors.New("the broker closed the connection")
 		}
+		if errors.Is(err, sarama.ErrSASLAuthenticationFailed) {
+			err = refusal{err}
+		}
 		return nil, fmt.Errorf("connect to %s: %w", l.addr, err)
 	}
 	return b, nil
 }
+
+// refusal is a broker's answer to a wrong user or password. The library wraps it so that errors.As does not find its code.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() []error { return []error{sarama.ErrSASLAuthenticationFailed, r.error} }
 
 // drop cuts b if it is still the open connection.
 func (l *link) drop(b *sarama.Broker) {

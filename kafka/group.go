@@ -427,12 +427,12 @@ const leaveAttempts = 3
 // if there are any. The counts are taken before the join, so that no growth falls between an assignment and the first look.
 func (g *Group) refresh() {
 	defer g.wg.Done()
-	known, err := g.counts(g.other)
-	for attempt := 0; err != nil; attempt++ {
-		if !sleep(g.ctx, backoff(attempt)) {
-			return
-		}
-		known, err = g.counts(g.other)
+	known := map[string]int32{}
+	// A refusal is for the join to meet and to tell.
+	if err := retry(g.ctx, func() (err error) { known, err = g.counts(g.other); return err }); g.ctx.Err() != nil {
+		return
+	} else if err != nil {
+		known = map[string]int32{}
 	}
 	g.submit(g.machine.Start)
 	for sleep(g.ctx, g.cfg.MetadataRefresh) {

@@ -32,6 +32,7 @@ type reader struct {
 	fails []broker.FetchFailed
 	batch map[record.TopicPartition]broker.Batch
 	hold  bool // give no credit back
+	hear  func(broker.Event)
 }
 
 func newReader(t *testing.T, addrs []string, change func(*kafka.FetcherConfig)) *reader {
@@ -70,6 +71,10 @@ func (r *reader) take() {
 			}
 		case broker.FetchFailed:
 			r.fails = append(r.fails, e)
+		default:
+			if r.hear != nil {
+				r.hear(e)
+			}
 		}
 	}
 }
