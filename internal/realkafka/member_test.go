@@ -251,8 +251,8 @@ func coordinatorOf(t *testing.T, c *realkafka.Cluster, group string) (id int) {
 }
 
 // The coordinator is killed, and its successor takes longer than the session. It counts sessions from zero: the member
-// keeps its generation, and what it was committing arrives. (A single broker that is killed is another matter: it loads the
-// group before it opens its port, waits there for its own old session of 9 s to end, and has thrown the member out by then.)
+// keeps its generation, and what it was committing arrives. (A single broker that is killed is another matter: it
+// loads the group seconds before it opens its port, and has thrown out by then whose session is as short as this one.)
 func TestMemberOutlivesItsCoordinator(t *testing.T) {
 	c := realkafka.For(t, 3)
 	if out, err := c.Topics(t.Context(), "--create", "--topic", "lines", "--partitions", "4"); err != nil {
