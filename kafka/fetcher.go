@@ -3,8 +3,10 @@ package kafka
 import (
 	"context"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/IBM/sarama"
 
@@ -14,12 +16,16 @@ import (
 
 // FetcherConfig is how a Fetcher reads. Zero values mean the defaults in brackets.
 type FetcherConfig struct {
-	Config        Config
+	Config Config
+	// ReadCommitted is isolation.level=read_committed: records of aborted transactions are left out, and nothing is read
+	// behind the first open one. Batch.LastStable is how far such a reader gets for now, and what its lag counts to; a
+	// reader that is not set so gets to Batch.HighWatermark. Control records are left out in both, and Batch.Next counts them.
 	ReadCommitted bool
 	// MaxWait is how long a broker may wait for records [100 ms]. A partition that is started meanwhile waits with it.
 	MaxWait time.Duration
-	// PartitionBytes is what one answer brings of a partition, about [1 MiB]; Credit what may be delivered and not
-	// given back [4 MiB].
+	// PartitionBytes is what one answer brings of a partition at most, as the broker stores it [1 MiB]. Credit is what may
+	// be delivered and not given back [4 MiB], as it is in memory: see Batch.Bytes. One batch of the log, which is never cut,
+	// may exceed it.
 	PartitionBytes, Credit int
 }
 
@@ -50,6 +56,12 @@ type position struct {
 	tp     record.TopicPartition
 	next   int64
 	credit int
+	// growth is how many bytes of memory came of a byte that was asked for, at least 1. Records of a few bytes have frames
+	// of recordCost, and compressed ones grow further; without it an answer that was asked for on a little credit would
+	// exceed that many times over.
+	growth float64
+	asked  int       // bytes, in the request that is under way
+	dry    time.Time // since when there is too little credit; zero if there is enough
 	// toldHigh and toldStable are the ends that the consumer last heard of; a merge of partitions waits for one that is
 	// not known to be caught up (KIP-695), so a change of them is delivered without records too.
 	toldHigh, toldStable int64
@@ -83,7 +95,7 @@ func NewFetcher(cfg FetcherConfig, deliver func(broker.Event)) (*Fetcher, error)
 // Start reads a partition from the given offset; on one that is being read it moves the position.
 func (f *Fetcher) Start(tp record.TopicPartition, at int64) {
 	f.mu.Lock()
-	f.reading[tp] = &position{tp: tp, next: at, credit: f.cfg.Credit, toldHigh: -1, toldStable: -1}
+	f.reading[tp] = &position{tp: tp, next: at, credit: f.cfg.Credit, growth: firstGrowth, toldHigh: -1, toldStable: -1}
 	f.mu.Unlock()
 	f.nudge(tp)
 }
@@ -103,8 +115,9 @@ func (f *Fetcher) Credit(tp record.TopicPartition, bytes int) {
 	p := f.reading[tp]
 	wake := false
 	if p != nil {
-		wake = p.credit <= 0 && p.credit+bytes > 0
+		wake = p.credit < f.enough()
 		p.credit += bytes
+		wake = wake && p.credit >= f.enough()
 	}
 	f.mu.Unlock()
 	if wake {
@@ -234,10 +247,14 @@ func (f *Fetcher) poke() {
 	}
 }
 
+// enough is the credit below which a partition is not asked for: many small answers would cost more than they bring.
+func (f *Fetcher) enough() int { return f.cfg.Credit / 4 }
+
 // request asks for every partition of the broker that has credit. One that has none, or that must wait, shortens the wait,
-// since it would otherwise sit behind an idle answer.
+// since it would otherwise sit behind an idle answer; but not for long, as one whose consumer has stopped for good would
+// have the broker asked a hundred times a second.
 func (f *Fetcher) request(to *link) (asked []*position, r *sarama.FetchRequest, idle time.Duration) {
-	r = &sarama.FetchRequest{Version: 12, MaxWaitTime: int32(f.cfg.MaxWait.Milliseconds()), MinBytes: 1, MaxBytes: 64 << 20, SessionEpoch: -1}
+	r = &sarama.FetchRequest{Version: 12, MaxWaitTime: int32(f.cfg.MaxWait.Milliseconds()), MinBytes: 1, MaxBytes: answerBytes, SessionEpoch: -1}
 	if f.cfg.ReadCommitted {
 		r.Isolation = sarama.ReadCommitted
 	}
@@ -255,15 +272,32 @@ func (f *Fetcher) request(to *link) (asked []*position, r *sarama.FetchRequest, 
 			r.MaxWaitTime = min(r.MaxWaitTime, max(1, int32(p.retryAt.Sub(now).Milliseconds())))
 			continue
 		}
-		if p.credit <= 0 {
-			r.MaxWaitTime = 10
+		if p.credit < f.enough() {
+			if p.dry.IsZero() {
+				p.dry = now
+			}
+			if now.Sub(p.dry) < time.Second {
+				r.MaxWaitTime = min(r.MaxWaitTime, 10)
+			}
 			continue
 		}
-		asked = append(asked, &position{tp: tp, next: p.next})
-		r.AddBlock(tp.Topic, tp.Partition, p.next, int32(f.cfg.PartitionBytes), l.epoch)
+		p.dry = time.Time{}
+		size := min(f.cfg.PartitionBytes, max(int(float64(p.credit)/p.growth), leastAsked))
+		asked = append(asked, &position{tp: tp, next: p.next, asked: size})
+		r.AddBlock(tp.Topic, tp.Partition, p.next, int32(size), l.epoch)
 	}
 	return asked, r, idle
 }
+
+const (
+	// answerBytes bounds a whole answer. Batches of one answer share its memory, so a partition that is consumed slowly
+	// keeps that of the others alive.
+	answerBytes = 8 << 20
+	// firstGrowth is assumed until a first full answer tells.
+	firstGrowth = 16
+	// leastAsked is the least that is asked for of a partition.
+	leastAsked = 16 << 10
+)
 
 // onAnswer turns an answer into one event.
 func (f *Fetcher) onAnswer(asked []*position, answer *sarama.FetchResponse) {
@@ -316,6 +350,9 @@ func (f *Fetcher) advance(p *position, b *broker.Batch) bool {
 	now.toldHigh, now.toldStable = b.HighWatermark, b.LastStable
 	now.next = b.Next
 	now.credit -= b.Bytes
+	if b.Bytes >= p.asked/2 { // a full answer; a short one says nothing of the next
+		now.growth = max(1, float64(b.Bytes)/float64(p.asked))
+	}
 	return true
 }
 
@@ -373,6 +410,12 @@ func (f *Fetcher) later(p *position) (tries int) {
 	return tries
 }
 
+// recordCost is what a record costs in memory besides its key, value and headers; headerCost what a header does.
+const (
+	recordCost = int(unsafe.Sizeof(record.Raw{})) + 12 // and about that many bytes of the answer
+	headerCost = int(unsafe.Sizeof(record.Header{}))
+)
+
 // decodeBlock copies nothing but the records' frames: keys and values share the answer's memory.
 func decodeBlock(tp record.TopicPartition, from int64, block *sarama.FetchResponseBlock, committed bool) broker.Batch {
 	b := broker.Batch{Source: tp, From: from, Next: from, HighWatermark: block.HighWaterMarkOffset, LastStable: block.LastStableOffset, LogStart: block.LogStartOffset, LeaderEpoch: -1}
@@ -393,30 +436,34 @@ func decodeBlock(tp record.TopicPartition, from int64, block *sarama.FetchRespon
 			b.Next = last + 1
 			b.LeaderEpoch = rb.PartitionLeaderEpoch
 		}
-		if aborted.skips(rb) || rb.Control {
-			continue
-		}
-		first := rb.FirstTimestamp.UnixMilli()
-		for _, r := range rb.Records {
-			offset := rb.FirstOffset + r.OffsetDelta
-			if offset < from {
-				continue
-			}
-			raw := record.Raw{Key: r.Key, Value: r.Value, Offset: offset, Timestamp: first + r.TimestampDelta.Milliseconds()}
-			if rb.LogAppendTime {
-				raw.Timestamp = rb.MaxTimestamp.UnixMilli()
-			}
-			for _, h := range r.Headers {
-				raw.Headers = append(raw.Headers, record.Header{Key: string(h.Key), Value: h.Value})
-			}
-			b.Bytes += len(r.Key) + len(r.Value) + 32
-			b.Records = append(b.Records, raw)
+		if !aborted.skips(rb) && !rb.Control {
+			takeRecords(&b, rb)
 		}
 	}
 	if b.Next == from {
 		b.Next = max(from, behindEmptyBatches(block))
 	}
 	return b
+}
+
+func takeRecords(b *broker.Batch, rb *sarama.RecordBatch) {
+	first := rb.FirstTimestamp.UnixMilli()
+	for _, r := range rb.Records {
+		offset := rb.FirstOffset + r.OffsetDelta
+		if offset < b.From {
+			continue
+		}
+		raw := record.Raw{Key: r.Key, Value: r.Value, Offset: offset, Timestamp: first + r.TimestampDelta.Milliseconds()}
+		if rb.LogAppendTime {
+			raw.Timestamp = rb.MaxTimestamp.UnixMilli()
+		}
+		b.Bytes += len(r.Key) + len(r.Value) + recordCost
+		for _, h := range r.Headers {
+			raw.Headers = append(raw.Headers, record.Header{Key: string(h.Key), Value: h.Value})
+			b.Bytes += len(h.Key) + len(h.Value) + headerCost
+		}
+		b.Records = append(b.Records, raw)
+	}
 }
 
 // behindEmptyBatches is the offset after an answer in which every batch has lost all its records. Compaction keeps such
@@ -445,6 +492,9 @@ func newAbortedFilter(block *sarama.FetchResponseBlock, committed bool) *aborted
 		f.pending, f.open = map[int64][]int64{}, map[int64]bool{}
 		for _, a := range block.AbortedTransactions {
 			f.pending[a.ProducerID] = append(f.pending[a.ProducerID], a.FirstOffset)
+		}
+		for _, firsts := range f.pending {
+			slices.Sort(firsts) // a broker lists them by where they end
 		}
 	}
 	return f
