@@ -137,7 +137,8 @@ func (t *Task) Applied(u *Unit) {
 // tail, when Start follows.
 //
 // The processors are closed, and Start makes new ones: a processor may keep in its fields what was taken back just now,
-// and only it could tell. What their Close returns is Start's error.
+// and only it could tell. What their Close returns is Start's error. Punctuations on stream time go on behind the last
+// commit's stream time; those on the wall clock begin anew, one interval from Start.
 func (t *Task) Rewind() broker.Offsets {
 	at := make(broker.Offsets, len(t.buffers))
 	for _, b := range t.buffers {

@@ -2,11 +2,13 @@ package task_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/record"
+	"github.com/millrace-io/millrace/record/codec"
 	"github.com/millrace-io/millrace/task"
 	"github.com/millrace-io/millrace/task/tasktest"
 	"github.com/millrace-io/millrace/topology"
@@ -91,4 +93,55 @@ func ExampleMetadata() {
 	// Output:
 	// 1|1700000000000|0| 1700000000000 true
 	// false
+}
+
+// A record that the processor cannot stand goes to the dead-letter topic; the task goes on behind it, and both are in one
+// commit.
+func Example_deadLetter() {
+	orders := topology.NewTopic("orders", codec.String, codec.String)
+	b := topology.NewBuilder()
+	checked := topology.Map(topology.From(b, orders), func(r record.Record[string, string]) (record.Record[string, string], error) {
+		if r.NoValue {
+			return r, errors.New("an order needs a value")
+		}
+		return r, nil
+	})
+	topology.To(checked, topology.NewTopic("checked", codec.String, codec.String))
+	b.Always(topology.Processing, topology.DeadLetter)
+	b.DeadLetterTopic("orders-dead")
+	top, err := b.Build()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	in := record.TopicPartition{Topic: "orders"}
+	producer := tasktest.NewProducer(map[string]int32{"checked": 1, "orders-dead": 1})
+	t, err := task.New(task.Config{
+		Sources: []record.TopicPartition{in}, Producer: producer,
+		Chain: func(h topology.Host) (task.Chain, error) { return top.Bind("shop").SubTopologies[0].Instantiate(h) },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	t.Restoring()
+	if err := t.Start(broker.Offsets{in: {}}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	t.Add(broker.Batch{Source: in, Next: 3, HighWatermark: 3, Records: []record.Raw{
+		{Key: []byte("1"), Value: []byte("tea")}, {Key: []byte("2"), Offset: 1}, {Key: []byte("3"), Value: []byte("jam"), Offset: 2},
+	}})
+	n, err := t.Process(time.UnixMilli(1_000), 100)
+	fmt.Println(n, err)
+	dead := producer.Log[record.TopicPartition{Topic: "orders-dead"}][0]
+	why, _ := dead.Headers.Last(topology.HeaderMessage)
+	offset, _ := dead.Headers.Last(topology.HeaderOffset)
+	fmt.Printf("key %s, null value %v, offset %s: %s\n", dead.Key, dead.Value == nil, offset, why)
+	counts := t.Responses()
+	fmt.Println(counts.Dropped(topology.Processing))
+	// Output:
+	// 3 <nil>
+	// key 2, null value true, offset 1: processor "map-0000000001": an order needs a value
+	// 1
 }

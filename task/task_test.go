@@ -230,10 +230,49 @@ func TestMetadataRoundTrip(t *testing.T) {
 			t.Fatalf("%q: %+v %v", m, got, ok)
 		}
 	})
+	rapid.Check(t, func(t *rapid.T) { // whatever a tool has left there
+		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[12]?\|?-?[0-9x]{0,20}\|[0-9]{0,21}\|.*`)).Draw(t, "text")
+		if m, ok := task.ParseMetadata(text); !ok && (m != task.Metadata{PartitionTime: -1}) || ok && task.Metadata.String(m) == "" {
+			t.Fatalf("%q: %+v %v", text, m, ok)
+		}
+	})
 	for _, foreign := range []string{"", "1", "AQAAAYvN5WgA", "2|5|0|", "1|x|0|", "1|5|-1|", "1|5|0", "somebody's | note | with | bars"} {
 		if got, ok := task.ParseMetadata(foreign); ok || got.PartitionTime != -1 {
 			t.Errorf("%q: %+v %v", foreign, got, ok)
 		}
+	}
+}
+
+// A task starts at offsets that a Java application or a tool has committed; its own commit follows under its stamp, also
+// if nothing has changed, and also in partitions that had no records.
+func TestStampOnForeignOffsets(t *testing.T) {
+	s := &script{}
+	state, out := newPorts()
+	cfg := config(s, state, out)
+	cfg.Sources = []record.TopicPartition{tp("in", 0), tp("in", 1)}
+	k := newTask(t, cfg)
+	k.Restoring()
+	at := broker.Offsets{tp("in", 0): {At: 5, Metadata: "AQAAAYvN5WgA"}, tp("in", 1): {At: 7, Metadata: "1|40|3|app-2"}}
+	if err := k.Start(at); err != nil || s.host.StreamTime() != 40 {
+		t.Fatal(err, s.host.StreamTime())
+	}
+	for n := range uint64(3) {
+		u, err := k.PrepareTransaction(now, task.Stamp{TransactionalID: "app-1", Number: n})
+		if err != nil || len(u.Writes) > 0 || len(out.Log) > 0 {
+			t.Fatal(u, err)
+		}
+		want := broker.Offsets{
+			tp("in", 0): {At: 5, Metadata: task.Metadata{PartitionTime: -1, TransactionalID: "app-1", Transaction: n}.String()},
+			tp("in", 1): {At: 7, Metadata: task.Metadata{PartitionTime: 40, TransactionalID: "app-1", Transaction: n}.String()},
+		}
+		if diff := cmp.Diff(want, u.Offsets); diff != "" {
+			t.Fatal(diff)
+		}
+		k.Committed(u)
+		k.Applied(u)
+	}
+	if u, err := k.Prepare(now); err != nil || u.Offsets[tp("in", 1)].Metadata != "1|40|0|" {
+		t.Error("at least once there is no stamp:", u.Offsets, err)
 	}
 }
 
