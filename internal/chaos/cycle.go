@@ -55,13 +55,13 @@ func (r *run) do(ctx context.Context, f fault) error {
 				return err
 			}
 		}
-		return r.later(ctx, f.down, n.start)
+		return r.without(ctx, n, f.down, n.start)
 	case stopNode:
 		r.totals.Stops++
 		if err := n.signal(freeze); err != nil {
 			return err
 		}
-		if err := r.later(ctx, f.down, func() error { return n.signal(thaw) }); err != nil {
+		if err := r.without(ctx, n, f.down, func() error { return n.signal(thaw) }); err != nil {
 			return err
 		}
 		return r.pause(ctx, noticed)
@@ -70,7 +70,7 @@ func (r *run) do(ctx context.Context, f fault) error {
 		if err := n.end(ctx, f.leave); err != nil {
 			return err
 		}
-		return r.later(ctx, f.down, n.start)
+		return r.without(ctx, n, f.down, n.start)
 	case killBroker:
 		r.totals.Kills++
 		r.cluster.Kill(f.target)
@@ -95,10 +95,28 @@ func (r *run) later(ctx context.Context, d time.Duration, then func() error) err
 	return then()
 }
 
+// without lets the other nodes go on alone for d, and says when they had taken over.
+func (r *run) without(ctx context.Context, away *node, d time.Duration, then func() error) error {
+	others := slices.DeleteFunc(slices.Clone(r.nodes), func(n *node) bool { return n == away })
+	began, over := time.Now(), false
+	for time.Since(began) < d {
+		if err := r.pause(ctx, min(lookEvery, d-time.Since(began))); err != nil {
+			return err
+		}
+		if !over && shared(ctx, others) == nil {
+			over = true
+			r.say("    the others had taken over after %.1fs", time.Since(began).Seconds())
+		}
+	}
+	return then()
+}
+
 // running is nil if every node is RUNNING and each task is on exactly one of them.
-func (r *run) running(ctx context.Context) error {
+func (r *run) running(ctx context.Context) error { return shared(ctx, r.nodes) }
+
+func shared(ctx context.Context, nodes []*node) error {
 	var owned []string
-	for _, n := range r.nodes {
+	for _, n := range nodes {
 		s, err := n.status(ctx)
 		if err != nil {
 			return err
