@@ -71,8 +71,8 @@ func (b *batch) add(r *record.Raw, size int) {
 
 // copy puts bytes into the arena. When it is full another one is begun; what points into the old one keeps it alive.
 func (b *batch) copy(v []byte) []byte {
-	if v == nil {
-		return nil
+	if len(v) == 0 {
+		return v // nil stays null; a slice of an arena that is not there yet would make empty null too
 	}
 	if len(b.arena)+len(v) > cap(b.arena) {
 		b.arena = make([]byte, 0, max(2*cap(b.arena), len(v), 16<<10))
