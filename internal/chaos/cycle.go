@@ -74,15 +74,27 @@ func (r *run) do(ctx context.Context, f fault) error {
 	case killBroker:
 		r.totals.Kills++
 		r.cluster.Kill(f.target)
-		return r.later(ctx, f.down, func() error { return r.cluster.Restart(ctx, f.target) })
+		return r.later(ctx, f.down, func() error { return r.restart(ctx, f.target) })
 	case restartBroker:
 		r.totals.Restarts++
 		if err := r.cluster.Stop(f.target); err != nil {
 			return err
 		}
-		return r.later(ctx, f.down, func() error { return r.cluster.Restart(ctx, f.target) })
+		return r.later(ctx, f.down, func() error { return r.restart(ctx, f.target) })
 	}
 	return fmt.Errorf("there is no fault %d", f.kind)
+}
+
+// restart starts a broker again. One that has not opened its port within the cluster's patience, on a busy machine, is
+// given the time that its replicas have to be in sync.
+func (r *run) restart(ctx context.Context, id int) error {
+	if err := r.cluster.Restart(ctx, id); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		r.say("    %v", err)
+	}
+	return nil
 }
 
 // noticed is how long a node that goes on may believe that nothing has happened: until its next heartbeat is answered.

@@ -36,6 +36,11 @@ func (r *run) gather(ctx context.Context) (w oracle.World, err error) {
 	if err := r.observer.finish(); err != nil {
 		return w, err
 	}
+	return r.world(ctx, stores)
+}
+
+// world reads everything that the brokers have. Nobody may write any more.
+func (r *run) world(ctx context.Context, stores shards) (w oracle.World, err error) {
 	w = oracle.World{Guarantee: oracle.Guarantee(r.guarantee.String()), Producers: r.producers()}
 	if r.strict {
 		w.Guarantee = oracle.ExactlyOnce
@@ -53,7 +58,6 @@ func (r *run) gather(ctx context.Context) (w oracle.World, err error) {
 		w.Jobs = append(w.Jobs, known)
 	}
 	r.abortMarkers = len(undone)
-	r.say("the outputs and changelogs hold abort markers of %d transactions", r.abortMarkers)
 	return w, nil
 }
 

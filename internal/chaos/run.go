@@ -93,6 +93,7 @@ func (r *run) whole(ctx context.Context) ([]oracle.Violation, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.say("the outputs and changelogs hold abort markers of %d transactions", r.abortMarkers)
 	return oracle.Check(w), nil
 }
 
