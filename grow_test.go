@@ -1,6 +1,7 @@
 package millrace_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"testing"
@@ -69,26 +70,37 @@ func TestH5AddedPartitionsAreReadFromTheirStart(t *testing.T) {
 	if err := n.Drain(ctx); err != nil {
 		t.Fatal(err)
 	}
-	admin, err := kafka.NewAdmin(kafka.Config{Brokers: c.Addrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close()
-	var tps []record.TopicPartition
-	for i := range int32(4) {
-		tps = append(tps, record.TopicPartition{Topic: "word-counts", Partition: i})
-	}
-	ends, err := admin.Ends(ctx, tps, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	written := int64(0)
-	for _, r := range ends {
-		written += r.HighWatermark
-	}
+	written := len(visible(t, c, "word-counts"))
 	if written != 24 {
 		t.Fatalf("%d records were processed, not 4 and 20", written)
 	}
+}
+
+// visible are the records of a topic of four partitions that a committed reader sees.
+func visible(t testing.TB, c *embedded.Cluster, topic string) (all []record.Raw) {
+	t.Helper()
+	r, err := kafka.NewChangelog(kafka.Config{Brokers: c.Addrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for p := range int32(4) {
+		tp := record.TopicPartition{Topic: topic, Partition: p}
+		ends, err := r.Ends(t.Context(), []record.TopicPartition{tp})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = r.Read(t.Context(), tp, ends[tp].Start, ends[tp].HighWatermark, true, func(b broker.Batch) error {
+			for _, rec := range b.Records {
+				all = append(all, record.Raw{Key: bytes.Clone(rec.Key), Value: bytes.Clone(rec.Value), Timestamp: rec.Timestamp, Offset: rec.Offset})
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
 }
 
 // Under a store more partitions would give keys to stores without their history: the node ends and says so.

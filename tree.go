@@ -56,6 +56,7 @@ func (n *Node) startTree() (*tree, error) {
 		t.slots = append(t.slots, s)
 		t.watch.Became(lifecycle.ThreadStatus{Name: s.Name, State: lifecycle.ThreadCreated, Epoch: 1})
 	}
+	n.slots.Store(&t.slots)
 	props := actor.PropsFromProducer(func() actor.Actor { return &nodeActor{tree: t} }, actor.WithSupervisor(n.supervisor(t)))
 	pid, err := n.system.Root.SpawnNamed(props, n.app+"-"+n.system.ProcessRegistry.NextId())
 	if err != nil {
@@ -136,8 +137,9 @@ func (n *Node) newSlot(name string) (*slot, error) {
 	s.Member = broker.Membership{Group: n.app, InstanceID: n.dir.ProcessID().String() + "-" + name}
 	var err error
 	s.producer, err = kafka.NewProducer(kafka.ProducerConfig{
-		Config: n.kafkaConfig(name), Compression: n.opts.compression,
+		Config: n.kafkaConfig(name), Compression: n.opts.compression, TransactionalID: s.TransactionalID,
 	}, s.Inbox.Put)
+	n.producers.Add(1)
 	if err != nil {
 		return nil, err
 	}

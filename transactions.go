@@ -1,0 +1,31 @@
+package millrace
+
+// TransactionCounts say what the transactional producers of a node have done since Run. They are zero at least once.
+type TransactionCounts struct {
+	// Committed and Aborted are transactions.
+	Committed, Aborted uint64
+	// Fenced is how often another producer has taken one of the node's transactional ids over, Reinits how often a
+	// producer initialised its own again (KIP-691), CommitUnknown how many commits had an outcome that the coordinator
+	// could not tell, and that was found out from the committed offsets.
+	Fenced, Reinits, CommitUnknown uint64
+	// Producers is how many were created. A node creates one for each thread, and keeps it whatever happens.
+	Producers uint64
+}
+
+// Transactions may be called from any goroutine, before Run and after it too.
+func (n *Node) Transactions() (sum TransactionCounts) {
+	sum.Producers = uint64(n.producers.Load())
+	slots := n.slots.Load()
+	if slots == nil || !n.exactlyOnce() {
+		return sum
+	}
+	for _, s := range *slots {
+		c := s.producer.Counts()
+		sum.Committed += c.Committed
+		sum.Aborted += c.Aborted
+		sum.Fenced += c.Fenced
+		sum.Reinits += c.Reinits
+		sum.CommitUnknown += c.CommitUnknown
+	}
+	return sum
+}
