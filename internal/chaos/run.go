@@ -164,13 +164,12 @@ func (r *run) close() {
 
 const tailBytes = 3000
 
-// lastWords shows what the nodes last said, and keeps what may explain it.
+// lastWords shows what the nodes last said and where the group is, and keeps what may explain it.
 func (r *run) lastWords() {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	for _, n := range r.nodes {
-		s, err := n.status(ctx)
-		if err != nil {
+		if s, err := n.status(ctx); err != nil {
 			r.say("%s: %v", n.name(), err)
 		} else {
 			r.say("%s: %+v", n.name(), s)
@@ -180,10 +179,19 @@ func (r *run) lastWords() {
 		}
 		fmt.Fprintf(r.out, "the end of the log of %s:\n%s\n", n.name(), n.tail(tailBytes))
 	}
-	if r.cluster != nil {
-		if err := os.WriteFile(filepath.Join(r.dir, "brokers"), []byte(r.cluster.Logs()), 0o600); err != nil {
-			r.say("the brokers' logs are lost: %v", err)
-		}
+	if r.client == nil {
+		return
+	}
+	if offsets, err := r.offsets(ctx); err != nil {
+		r.say("%v", err)
+	} else {
+		r.say("offsets, and -1 where a transaction is open: %+v", offsets)
+	}
+	for _, t := range r.client.OpenTransactions() {
+		r.say("%s", t)
+	}
+	if err := os.WriteFile(filepath.Join(r.dir, "brokers"), []byte(r.cluster.Logs()), 0o600); err != nil {
+		r.say("the brokers' logs are lost: %v", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -300,5 +301,26 @@ func TestCommittedOffsets(t *testing.T) {
 	offsets, err := c.Committed(ctx, "g", []record.TopicPartition{partition, other})
 	if err != nil || offsets[partition] != 17 || offsets[other] != -1 {
 		t.Errorf("got %v, %v", offsets, err)
+	}
+}
+
+func TestOpenTransactionsAreListed(t *testing.T) {
+	_, c := fresh(t)
+	w := newWriter(t, c, "w")
+	if open := c.OpenTransactions(); len(open) > 0 {
+		t.Errorf("nothing is open, and yet %v", open)
+	}
+	w.write("x")
+	if open := c.OpenTransactions(); len(open) == 0 || !strings.Contains(open[0], "Ongoing: w of producer") {
+		t.Errorf("one is open, and these are listed: %v", open)
+	}
+	w.end(false)
+}
+
+func TestABrokerThatDoesNotAnswerIsNamed(t *testing.T) {
+	c := New([]string{"127.0.0.1:1"})
+	defer c.Close()
+	if open := c.OpenTransactions(); len(open) != 1 || !strings.Contains(open[0], "127.0.0.1:1") {
+		t.Errorf("got %v", open)
 	}
 }
