@@ -114,7 +114,7 @@ func (m *Machine) unknownPartitions(lines []*line) {
 		err.Class = broker.Record
 		for _, b := range l.queue {
 			if b.Interval == m.current {
-				m.refused(l, b, err, true)
+				m.refused(b, err, true)
 			}
 		}
 	}

@@ -34,14 +34,14 @@ func (m *Machine) initialized(a Answer) {
 	case err.Class == broker.Retry:
 		// No budget: an outage never ends a node, and there is nothing else that a producer without an epoch could do.
 		m.later(a.Code)
+	case !m.cfg.Transactional:
+		m.later(a.Code)
+		m.dropAll(err)
 	case err.Class == broker.Migrated:
 		m.fenced(err)
 	case err.Class == broker.Abort:
 		// The coordinator has forgotten the id, so nobody owns it.
 		m.try, m.pid, m.epoch = try{}, -1, -1
-	case !m.cfg.Transactional:
-		m.later(a.Code)
-		m.dropAll(err)
 	default:
 		m.fatal(err)
 	}

@@ -18,9 +18,10 @@ type Batch struct {
 	Payload any
 
 	line *line
-	// sequence is valid while numbered; flying is between Sent and Produced; sent says that a broker may have it.
-	sequence               int32
-	numbered, flying, sent bool
+	// sequence is valid while numbered; flying is between Sent and Produced; sent says that a broker was sent it, doubt that it
+	// may be in the log without an answer of 0; refused is between Refused and Replace.
+	sequence                               int32
+	numbered, flying, sent, doubt, refused bool
 	attempts               int
 	retryAt, deadline      time.Time
 	err                    *broker.Error // of the last attempt
@@ -177,14 +178,13 @@ func (m *Machine) produced(l *line, b *Batch, r Result) {
 	if m.cfg.strange(broker.OpProduce, r.Code) {
 		err = m.unheardOf(err, r)
 	}
-	if r.Code == Transport {
-		m.indefinite = true
-	}
+	m.indefinite = m.indefinite || r.Code == Transport
+	b.doubt = b.doubt || r.Code == Transport || r.Code == 7 || r.Code == 20
 	switch err.Class {
 	case broker.Ignore:
 		m.written(l, b, r)
 	case broker.Record:
-		m.refused(l, b, err, false)
+		m.refused(b, err, false)
 	case broker.Retry:
 		m.again(b, err)
 	case broker.Abort:
@@ -207,15 +207,24 @@ func (m *Machine) written(l *line, b *Batch, r Result) {
 // refused frees the batch's sequence: the broker checks what is in a batch before it looks at the sequence, so neither this
 // one nor anything behind it is in the log, and what was sent behind it is numbered anew. (Aborting for the 45 that those
 // get, as other clients do, would make one bad record cost a transaction.)
-func (m *Machine) refused(l *line, b *Batch, err *broker.Error, whole bool) {
-	if b.numbered {
+//
+// A batch that may be in the log all the same (its first answer was lost, and a limit has changed since) keeps its sequence
+// for ever: that is a matter for another epoch.
+func (m *Machine) refused(b *Batch, err *broker.Error, whole bool) {
+	l := b.line
+	m.bump = m.bump || b.doubt
+	if b.doubt && m.cfg.Transactional {
+		m.fail(overdue(err))
+		return
+	}
+	if b.numbered && !b.doubt {
 		l.next = b.sequence
 		at := slices.Index(l.queue, b)
 		for _, f := range l.queue[at+1:] {
 			f.numbered = false
 		}
 	}
-	b.numbered = false
+	b.numbered, b.refused = false, true
 	m.do(Refused{b, err, whole})
 }
 
@@ -225,12 +234,17 @@ func (m *Machine) Replace(now time.Time, b *Batch, parts []*Batch, gone []broker
 	l := b.line
 	iv := m.interval(b.Interval)
 	iv.refused = append(iv.refused, gone...)
-	at := slices.Index(l.queue, b)
+	if m.cfg.Transactional && m.state != InTransaction || !m.cfg.Transactional && b.Interval < m.keep {
+		for _, p := range parts { // taken back meanwhile
+			m.do(Release{p})
+		}
+		parts = nil
+	}
 	for _, p := range parts {
-		p.line, p.deadline, p.attempts, p.retryAt = l, b.deadline, 0, time.Time{}
+		p.line, p.deadline = l, b.deadline
 	}
 	iv.batches += len(parts)
-	l.queue = slices.Insert(l.queue, at+1, parts...)
+	l.queue = slices.Insert(l.queue, slices.Index(l.queue, b)+1, parts...)
 	m.finish(b)
 	m.proceed()
 	return m.effects
@@ -256,7 +270,7 @@ func (m *Machine) giveUp(b *Batch) {
 	late := *err
 	if late.Code == 3 {
 		late.Class = broker.Record
-		m.refused(b.line, b, &late, true)
+		m.refused(b, &late, true)
 		return
 	}
 	late.Class = broker.Abort
@@ -323,7 +337,7 @@ func (m *Machine) takeBack(pick func(*Batch) bool) {
 	for _, l := range m.order {
 		for i := 0; i < len(l.queue); {
 			b := l.queue[i]
-			if b.flying || !pick(b) {
+			if b.flying || b.refused || !pick(b) {
 				i++
 				continue
 			}
@@ -340,7 +354,7 @@ func (m *Machine) renumber() {
 	for _, l := range m.order {
 		l.next = 0
 		for _, b := range l.queue {
-			b.numbered, b.sent = false, false
+			b.numbered, b.sent, b.doubt = false, false, false
 		}
 	}
 }
@@ -359,7 +373,7 @@ func (m *Machine) expire() {
 			if b.deadline.IsZero() {
 				b.deadline = m.now.Add(m.cfg.DeliveryTimeout)
 			}
-			if b.flying || !m.now.After(b.deadline) {
+			if b.flying || b.refused || !m.now.After(b.deadline) {
 				i++
 				continue
 			}
