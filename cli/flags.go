@@ -23,6 +23,7 @@ type settings struct {
 	Brokers         []string      `help:"Kafka brokers to use." placeholder:"HOST:PORT"`
 	StateDir        string        `help:"Directory for the stores; each process needs its own." placeholder:"DIR"`
 	Threads         int           `help:"Stream threads." default:"1"`
+	Guarantee       string        `help:"What a crash may do to results: exactly_once or at_least_once." enum:"exactly_once,at_least_once" default:"exactly_once"`
 	CommitInterval  time.Duration `help:"Time between commits." default:"100ms"`
 	SessionTimeout  time.Duration `help:"Time after which the group gives up a process that is silent." default:"10s"`
 	StartTimeout    time.Duration `help:"Time to wait for a broker at the start." default:"10s"`

@@ -51,7 +51,11 @@ func (real) Connect(ctx context.Context, brokers []string) (cluster, error) {
 
 // Node implements world.
 func (real) Node(appID string, t *topology.Topology, s nodeSettings) (node, error) {
-	n, err := millrace.New(appID, t,
+	guarantee := millrace.ExactlyOnce
+	if s.Guarantee == millrace.AtLeastOnce.String() {
+		guarantee = millrace.AtLeastOnce
+	}
+	n, err := millrace.New(appID, t, millrace.WithGuarantee(guarantee),
 		millrace.WithBrokers(s.brokers...), millrace.WithStateDir(s.stateDir), millrace.WithThreads(s.Threads), millrace.WithLogger(s.logger),
 		millrace.WithCommitInterval(s.CommitInterval), millrace.WithEndpoint(s.endpoint), millrace.WithStartTimeout(s.StartTimeout),
 		millrace.WithShutdownTimeout(s.ShutdownTimeout), millrace.WithSessionTimeout(s.SessionTimeout))

@@ -125,7 +125,7 @@ func (n fakeNode) Drain(ctx context.Context) error {
 	return ctx.Err()
 }
 func (n fakeNode) ProcessID() (string, error) { return "fake", nil }
-func (n fakeNode) Owned() []record.TaskID { return []record.TaskID{{SubTopology: 0, Partition: 3}} }
+func (n fakeNode) Owned() []record.TaskID     { return []record.TaskID{{SubTopology: 0, Partition: 3}} }
 func (n fakeNode) OwnsAll() bool {
 	answer := n.ownsAll[0]
 	if len(n.ownsAll) > 1 {
@@ -320,10 +320,10 @@ func TestSettingsComeInLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newWorld()
-	env := []string{"MILLRACE_APP=from-env", "MILLRACE_THREADS=5", "MILLRACE_CONFIG=" + file, "MILLRACE_UNKNOWN=x", "OTHER=y"}
+	env := []string{"MILLRACE_APP=from-env", "MILLRACE_THREADS=5", "MILLRACE_CONFIG=" + file, "MILLRACE_UNKNOWN=x", "MILLRACE_GUARANTEE=at_least_once", "OTHER=y"}
 	code := Run(t.Context(), testApp(), Process{Args: []string{"dev", "--once", "--threads", "7", "--listen", "127.0.0.1:0"}, Environ: func() []string { return env }, In: strings.NewReader(""), Out: &bytes.Buffer{}, Err: &bytes.Buffer{}, world: w})
 	s := w.settings
-	if code != 0 || s.Threads != 7 || s.App != "from-env" || s.SessionTimeout.Seconds() != 20 || strings.Join(s.brokers, " ") != "a:1 b:2" || s.LogLevel.String() != "ERROR" || s.CommitInterval.Milliseconds() != 100 {
+	if code != 0 || s.Threads != 7 || s.App != "from-env" || s.SessionTimeout.Seconds() != 20 || strings.Join(s.brokers, " ") != "a:1 b:2" || s.LogLevel.String() != "ERROR" || s.Guarantee != "at_least_once" || s.CommitInterval.Milliseconds() != 100 {
 		t.Fatalf("%d %+v", code, s)
 	}
 }
@@ -352,6 +352,7 @@ func TestMistakes(t *testing.T) {
 		{"dev --commit-interval 0s", "--commit-interval 0s is not above zero"},
 		{"dev --log-level loud", "loud"},
 		{"dev --log-format xml", "--log-format"},
+		{"dev --guarantee perhaps", "--guarantee"},
 		{"run", "name it with --brokers"},
 		{"dev --brokers nowhere", `--brokers "nowhere" is no address`},
 		{"dev --listen nowhere", `--listen "nowhere" is no address`},

@@ -1,9 +1,8 @@
-// Command wordcount is a web service with a Millrace node inside: POST text to /lines, GET /counts/{word}.
+// Command wordcount is a web service with a node inside, which counts the words of the topic that "millrace dev" fills.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -13,55 +12,59 @@ import (
 	"os/signal"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/kafka/embedded"
 	"github.com/millrace-io/millrace/query"
+	"github.com/millrace-io/millrace/record"
+	"github.com/millrace-io/millrace/record/codec"
+	"github.com/millrace-io/millrace/topology"
 )
 
+var (
+	lines  = topology.NewTopic("word-count-lines", codec.Bytes, codec.String)
+	words  = topology.NewRepartition("words", codec.String, codec.String)
+	counts = topology.NewKeyValueStore("counts", codec.String, codec.Int64)
+)
+
+func wordCount() (*topology.Topology, error) {
+	b := topology.NewBuilder()
+	split := topology.FlatMap(topology.From(b, lines), func(line record.Record[[]byte, string], emit func(record.Record[string, string]) error) error {
+		for _, word := range strings.Fields(strings.ToLower(line.Value)) {
+			if err := emit(record.New(word, word, line.Timestamp)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	topology.Count(topology.Through(split, words), counts)
+	return b.Build()
+}
+
 func main() {
-	brokers := flag.String("brokers", "", "Kafka brokers, host:port,...; an embedded one if empty")
-	address := flag.String("listen", "127.0.0.1:8090", "host:port to serve on")
+	brokers := flag.String("brokers", "127.0.0.1:9092", "Kafka brokers, host:port,...")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	l, err := net.Listen("tcp", *address)
+	l, err := net.Listen("tcp", "127.0.0.1:8090")
 	if err == nil {
-		err = run(ctx, *brokers, os.TempDir()+"/millrace-example", l)
+		err = run(ctx, l, millrace.WithBrokers(strings.Split(*brokers, ",")...))
 	}
 	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-// run serves on l until ctx ends.
-func run(ctx context.Context, brokers, stateDir string, l net.Listener) error {
-	addrs := strings.Split(brokers, ",")
-	if brokers == "" {
-		broker, err := embedded.Start()
-		if err != nil {
-			return err
-		}
-		defer broker.Close()
-		addrs = broker.Addrs()
-	}
-	topology, err := wordCount()
+// run serves on l until ctx ends or the node does.
+func run(ctx context.Context, l net.Listener, opts ...millrace.Option) error {
+	t, err := wordCount()
 	if err != nil {
 		return err
 	}
-	in, err := openInput(ctx, addrs)
-	if err != nil {
-		return err
-	}
-	defer in.close()
-	node, err := millrace.New("wordcount-example", topology, millrace.WithBrokers(addrs...), millrace.WithStateDir(stateDir))
+	node, err := millrace.New("wordcount-example", t, opts...)
 	if err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", node.Handler())
-	mux.Handle("POST /lines", in)
 	mux.HandleFunc("GET /counts/{word}", func(w http.ResponseWriter, r *http.Request) {
 		n, _, err := query.Get(r.Context(), node, counts, r.PathValue("word"))
 		if err != nil {
@@ -70,10 +73,7 @@ func run(ctx context.Context, brokers, stateDir string, l net.Listener) error {
 		}
 		fmt.Fprintln(w, n)
 	})
-	server, group := &http.Server{Handler: mux}, errgroup.Group{}
-	group.Go(func() error { return errors.Join(node.Run(ctx), server.Close()) })
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return group.Wait()
+	defer l.Close()
+	go http.Serve(l, mux)
+	return node.Run(ctx)
 }
