@@ -2,75 +2,12 @@ package query
 
 import (
 	"context"
-	"time"
-
-	"google.golang.org/protobuf/proto"
+	"errors"
+	"sync"
 
 	"github.com/millrace-io/millrace/query/querypb"
 	"github.com/millrace-io/millrace/record"
-	"github.com/millrace-io/millrace/record/codec"
 )
-
-// Question is any message of querypb that a store answers.
-type Question interface {
-	proto.Message
-	GetAbout() *querypb.About
-}
-
-// Client reaches the stores of one application. The embedded node is one.
-type Client interface {
-	// Ask sends q to the gate of the store partition that its About names and waits until ctx ends. The reply holds a
-	// value; everything else is an error that is a *Failure, DeadlineExceeded included. q must not be changed afterwards.
-	Ask(ctx context.Context, q Question) (*querypb.Reply, error)
-	// Partitions is how many partitions a store has. Its error is a *Failure: UnknownStateStore, StreamThreadNotStarted,
-	// StreamThreadNotRunning, or MetadataUnavailable while the count is not known.
-	Partitions(ctx context.Context, store string) (int32, error)
-}
-
-// Handle is a typed name of a key-value store; topology.KeyValueStore is one.
-type Handle[K, V any] interface {
-	StoreName() string
-	StoreKind() string
-	KeyCodec() codec.Codec[K]
-	ValueCodec() codec.Codec[V]
-}
-
-// Entry is one entry of a store.
-type Entry[K, V any] struct {
-	Key   K
-	Value V
-	// Timestamp is in milliseconds since the Unix epoch.
-	Timestamp int64
-	Partition int32
-}
-
-// Option changes how questions are asked.
-type Option func(*options)
-
-type options struct {
-	requireRunning bool
-	reverse        bool
-	entries, bytes int32
-}
-
-// RequireRunning asks for the draft's rule: StreamThreadRebalancing while any thread of the node that is asked is not
-// RUNNING, even if the partition itself could answer.
-func RequireRunning() Option { return func(o *options) { o.requireRunning = true } }
-
-// Reverse scans each partition from its last key to its first.
-func Reverse() Option { return func(o *options) { o.reverse = true } }
-
-// PageSize bounds the pages of a scan. 0 leaves a bound to the store, whose own bounds cap both.
-func PageSize(entries, bytes int32) Option {
-	return func(o *options) { o.entries, o.bytes = entries, bytes }
-}
-
-func gather(opts []Option) (o options) {
-	for _, f := range opts {
-		f(&o)
-	}
-	return o
-}
 
 // binding is a handle, a client and options: what every read has in common. leases is nil for a free function.
 type binding[K, V any] struct {
@@ -80,18 +17,26 @@ type binding[K, V any] struct {
 	leases []uint64
 }
 
-// about describes a question for one partition. A View's question is held, and carries the partition's lease if it has one.
+func bind[K, V any](c Client, h Handle[K, V], opts []Option) *binding[K, V] {
+	return &binding[K, V]{client: c, handle: h, opts: gather(opts)}
+}
+
 func (b *binding[K, V]) about(ctx context.Context, partition int32) *querypb.About {
 	a := &querypb.About{
 		Store: b.handle.StoreName(), Partition: &partition, Kind: b.handle.StoreKind(),
 		KeyCodec: b.handle.KeyCodec().Name(), ValueCodec: b.handle.ValueCodec().Name(),
-		RequireRunning: b.opts.requireRunning, Held: b.leases != nil,
+		RequireRunning: b.opts.requireRunning, Held: b.leases != nil, MaxLag: b.opts.maxLag,
 	}
-	if int(partition) < len(b.leases) {
+	if partition >= 0 && int(partition) < len(b.leases) {
 		a.Epoch = b.leases[partition]
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		a.DeadlineMs = deadline.UnixMilli()
+	}
+	for tp, next := range b.opts.atLeast {
+		if tp.Partition == partition {
+			a.AtLeast = append(a.AtLeast, &querypb.Position{Topic: tp.Topic, Partition: tp.Partition, Next: next})
+		}
 	}
 	return a
 }
@@ -99,13 +44,69 @@ func (b *binding[K, V]) about(ctx context.Context, partition int32) *querypb.Abo
 // ask makes sure that a client's error is a *Failure and its reply a value.
 func (b *binding[K, V]) ask(ctx context.Context, q Question) (*querypb.Reply, error) {
 	r, err := b.client.Ask(ctx, q)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = FromReply(r)
 	}
-	if err := FromReply(r); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, b.typed(err, q.GetAbout().GetPartition())
+	}
+	if b.opts.tracker != nil {
+		b.opts.tracker.merge(r)
 	}
 	return r, nil
+}
+
+// typed makes a *Failure of the error of a client that does not keep its contract.
+func (b *binding[K, V]) typed(err error, partition int32) error {
+	if f := (*Failure)(nil); errors.As(err, &f) {
+		return err
+	}
+	f := New(StoreFailure, b.handle.StoreName(), partition)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		f = New(DeadlineExceeded, b.handle.StoreName(), partition)
+	}
+	f.Cause = err
+	return f
+}
+
+// partitions is how many there are. A node that does not know it yet is asked by an Open of partition 0: mistakes win over
+// everything that has to do with states, so a wrong type is told before the node has started too.
+func (b *binding[K, V]) partitions(ctx context.Context) (int32, error) {
+	name := b.handle.StoreName()
+	n, err := b.client.Partitions(ctx, name)
+	if err == nil || errors.Is(err, ErrUnknownStateStore) || errors.Is(err, ErrDeadlineExceeded) {
+		return n, err
+	}
+	if _, asked := b.ask(ctx, &querypb.Open{About: b.about(ctx, 0)}); asked != nil {
+		return 0, asked
+	}
+	n, err = b.client.Partitions(ctx, name) // it has become known meanwhile
+	if err != nil {
+		err = b.typed(err, NoPartition)
+	}
+	return n, err
+}
+
+// mistake is the failure of a question that is not sent, because the asker itself sees what is wrong. Only an unknown
+// store, or one of another type, is worse.
+func (b *binding[K, V]) mistake(ctx context.Context, f *Failure) error {
+	p := int32(0)
+	if b.opts.partition != nil {
+		p = *b.opts.partition
+	}
+	_, err := b.ask(ctx, &querypb.Open{About: b.about(ctx, p)})
+	if worse := (*Failure)(nil); errors.As(err, &worse) && worse.Kind < f.Kind {
+		return worse
+	}
+	return f
+}
+
+// home is the partition that a key belongs to.
+func (b *binding[K, V]) home(encoded []byte, n int32) int32 {
+	if b.opts.partition != nil {
+		return *b.opts.partition
+	}
+	return record.Partition(encoded, n)
 }
 
 // unexpected is for a reply of another type than the question's.
@@ -116,15 +117,15 @@ func (b *binding[K, V]) unexpected(r *querypb.Reply) error {
 }
 
 func (b *binding[K, V]) get(ctx context.Context, key K) (v V, ok bool, err error) {
-	encoded, err := b.encode(key)
+	encoded, err := b.encode(ctx, key)
 	if err != nil {
 		return v, false, err
 	}
-	n, err := b.client.Partitions(ctx, b.handle.StoreName())
+	n, err := b.partitions(ctx)
 	if err != nil {
 		return v, false, err
 	}
-	r, err := b.ask(ctx, &querypb.Get{About: b.about(ctx, record.Partition(encoded, n)), Key: encoded})
+	r, err := b.ask(ctx, &querypb.Get{About: b.about(ctx, b.home(encoded, n)), Key: encoded})
 	if err != nil {
 		return v, false, err
 	}
@@ -143,12 +144,12 @@ func (b *binding[K, V]) get(ctx context.Context, key K) (v V, ok bool, err error
 }
 
 // encode never gives nil, which would be an absent key.
-func (b *binding[K, V]) encode(key K) ([]byte, error) {
+func (b *binding[K, V]) encode(ctx context.Context, key K) ([]byte, error) {
 	encoded, err := b.handle.KeyCodec().Encode([]byte{}, key)
 	if err != nil {
 		f := Invalid(b.handle.StoreName(), NoPartition, "the key cannot be encoded")
 		f.Cause = err
-		return nil, f
+		return nil, b.mistake(ctx, f)
 	}
 	return present(encoded), nil
 }
@@ -160,21 +161,68 @@ func (b *binding[K, V]) notOurs(partition int32, err error) error {
 	return f
 }
 
+// each calls f for each of the partitions, FanOut at a time, and returns the error of the first in the list that failed.
+func each(partitions []int32, f func(i int, partition int32) error) error {
+	errs := make([]error, len(partitions))
+	if len(partitions) == 1 {
+		return f(0, partitions[0])
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, FanOut)
+	for i, p := range partitions {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = f(i, p)
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// all are the partitions that a read of the whole store asks.
+func (b *binding[K, V]) all(ctx context.Context) ([]int32, error) {
+	n, err := b.partitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if b.opts.partition != nil {
+		return []int32{*b.opts.partition}, nil
+	}
+	list := make([]int32, n)
+	for p := range n {
+		list[p] = p
+	}
+	return list, nil
+}
+
 func (b *binding[K, V]) count(ctx context.Context) (total int64, err error) {
-	n, err := b.client.Partitions(ctx, b.handle.StoreName())
+	partitions, err := b.all(ctx)
 	if err != nil {
 		return 0, err
 	}
-	for p := range n {
-		r, err := b.ask(ctx, &querypb.Count{About: b.about(ctx, p)})
+	entries := make([]int64, len(partitions))
+	err = each(partitions, func(i int, p int32) error {
+		r, err := b.ask(ctx, &querypb.Count{About: b.about(ctx, p), Approximate: b.opts.approximate})
 		if err != nil {
-			return 0, err
+			return err
 		}
-		a := r.GetCount()
-		if a == nil {
-			return 0, b.unexpected(r)
+		if r.GetCount() == nil {
+			return b.unexpected(r)
 		}
-		total += a.Entries
+		entries[i] = r.GetCount().Entries
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, n := range entries {
+		total += n
 	}
 	return total, nil
 }
@@ -190,25 +238,11 @@ func present(b []byte) []byte {
 // Get reads one key: it acquires the store and reads in one message. An absent key is not an error; found is false. The
 // error is a *Failure.
 func Get[K, V any](ctx context.Context, c Client, h Handle[K, V], key K, opts ...Option) (value V, found bool, err error) {
-	b := binding[K, V]{client: c, handle: h, opts: gather(opts)}
-	return b.get(ctx, key)
+	return bind(c, h, opts).get(ctx, key)
 }
 
-// Count is the number of entries in all partitions. The error is a *Failure, of the first partition that fails.
+// Count is the number of entries in all partitions, or with Approximate an estimate of it. The error is a *Failure, of the
+// first partition that fails.
 func Count[K, V any](ctx context.Context, c Client, h Handle[K, V], opts ...Option) (int64, error) {
-	b := binding[K, V]{client: c, handle: h, opts: gather(opts)}
-	return b.count(ctx)
-}
-
-// GaveUp is the failure for an asker whose context ended before an answer came.
-func GaveUp(ctx context.Context, store string, partition int32) *Failure {
-	f := New(DeadlineExceeded, store, partition)
-	f.Cause = context.Cause(ctx)
-	return f
-}
-
-// Deadline is when the asker of a question stops waiting, as its About says; ok is false if it does not.
-func Deadline(q Question) (at time.Time, ok bool) {
-	ms := q.GetAbout().GetDeadlineMs()
-	return time.UnixMilli(ms), ms != 0
+	return bind(c, h, opts).count(ctx)
 }

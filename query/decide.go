@@ -17,10 +17,12 @@ const (
 	LeaseRevoked
 	// LeaseFailed: it is assigned here and its engine failed.
 	LeaseFailed
+	// LeaseStandby: this node follows its changelog for another one, and answers those who allow that it is behind.
+	LeaseStandby
 )
 
 func (l Lease) String() string {
-	return [...]string{"none", "opening", "restoring", "serving", "revoked", "failed"}[l]
+	return [...]string{"none", "opening", "restoring", "serving", "revoked", "failed", "standby"}[l]
 }
 
 // Situation is everything that the answer to a question depends on, as published at one moment.
@@ -43,6 +45,11 @@ type Situation struct {
 	LeaseEpoch uint64
 	// OwnerElsewhere: the group's assignment names another node as the owner.
 	OwnerElsewhere bool
+	// Group: the question is about the group and no lease is needed; Known: what it asks for is known.
+	Group, Known bool
+	// Stale: an answer of a standby will do that is at most MaxLag changelog offsets behind; Lag is how far this one is.
+	Stale       bool
+	Lag, MaxLag int64
 	// RequireRunning asks for the draft's rule: no answer while any thread of the node is not RUNNING.
 	RequireRunning bool
 	// Full: as many questions wait as may. Late: the deadline has passed.
@@ -71,7 +78,7 @@ var rules = []rule{
 	{InvalidStateStorePartition, func(s *Situation) bool { return s.notHere() && !s.Held }},
 	{StateStoreMigrated, func(s *Situation) bool { return s.notHere() || s.stale() }},
 	{StreamThreadRebalancing, (*Situation).rebalancing},
-	{MetadataUnavailable, func(s *Situation) bool { return !s.serves() && s.Partitions == 0 }},
+	{MetadataUnavailable, func(s *Situation) bool { return !s.serves() && (s.Partitions == 0 || s.Group) }},
 	// What is left without a live lease is a failed engine under a thread that runs.
 	{StoreFailure, func(s *Situation) bool { return !s.serves() }},
 	{Overloaded, func(s *Situation) bool { return s.Full }},
@@ -100,7 +107,11 @@ func (s *Situation) ended() bool {
 
 // serves: there is a live lease. A thread that is PENDING_SHUTDOWN takes no new questions although its stores are open.
 func (s *Situation) serves() bool {
-	if s.Lease != LeaseServing || s.stale() {
+	if s.Group {
+		return s.Known
+	}
+	follows := s.Lease == LeaseStandby && s.Stale && s.Lag <= s.MaxLag
+	if s.Lease != LeaseServing && !follows || s.stale() {
 		return false
 	}
 	return !s.HasThread || s.Thread == lifecycle.ThreadRebalancing || s.Thread == lifecycle.ThreadRunning
@@ -108,7 +119,7 @@ func (s *Situation) serves() bool {
 
 // stale: the question's lease is not the current one. It says so even while the same node opens the store anew, because
 // asking again with the same epoch can never help.
-func (s *Situation) stale() bool { return s.Epoch != 0 && s.Epoch != s.LeaseEpoch }
+func (s *Situation) stale() bool { return !s.Group && s.Epoch != 0 && s.Epoch != s.LeaseEpoch }
 
 // assigned: this node was told to open it and not told to give it up. That is newer than any view of the group.
 func (s *Situation) assigned() bool {
@@ -122,6 +133,9 @@ func (s *Situation) assigned() bool {
 // notHere: another node owns it, or every thread of this node runs and none has it. A thread that is still rebalancing
 // may yet get it.
 func (s *Situation) notHere() bool {
+	if s.Group || s.serves() {
+		return false
+	}
 	if s.assigned() {
 		return s.OwnerElsewhere && s.leaving()
 	}
@@ -138,6 +152,9 @@ func (s *Situation) moving() bool { return s.HasThread && s.Thread != lifecycle.
 
 // rebalancing: it is assigned here or not known yet, and no live lease serves it.
 func (s *Situation) rebalancing() bool {
+	if s.Group {
+		return false
+	}
 	if s.RequireRunning && s.Node == lifecycle.NodeRebalancing {
 		return true
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/lifecycle"
+	"github.com/millrace-io/millrace/record"
 )
 
 // NoPartition is a Failure's Partition when the question was not about one.
@@ -24,7 +25,7 @@ type Failure struct {
 	NodeState, ThreadState string
 	// Epoch is the lease epoch as of which it was decided; 0 if there was no lease.
 	Epoch uint64
-	Retry Retry
+	Retry RetryClass
 	// RetryAfter is how long to wait before asking again; 0 means at once, or not at all.
 	RetryAfter time.Duration
 	// Owner is the host:port of the node that has the store partition; empty if not known.
@@ -33,6 +34,10 @@ type Failure struct {
 	Progress *lifecycle.Progress
 	// LastKey is the last key that a scan delivered, encoded; nil if it delivered none.
 	LastKey []byte
+	// Left is how long the restore is expected to take yet; 0 if that is not known.
+	Left time.Duration
+	// Reached is where the store is that a question with AtLeast has waited for in vain; nil otherwise.
+	Reached record.Position
 	// Detail says what is wrong with a question that is the caller's mistake. It is shown to remote callers.
 	Detail string
 	// Cause is for this process only.
@@ -52,7 +57,7 @@ func Invalid(store string, partition int32, detail string) *Failure {
 	return f
 }
 
-func (f *Failure) retry() Retry {
+func (f *Failure) retry() RetryClass {
 	if f.Retry == 0 {
 		return f.Kind.Retry()
 	}
@@ -84,18 +89,38 @@ func (f *Failure) Unwrap() error { return f.Cause }
 func (f *Failure) Error() string {
 	i := f.Kind.info()
 	var b strings.Builder
-	fmt.Fprintf(&b, "query: %s: store %q", i.name, f.Store)
-	if f.Partition != NoPartition {
-		fmt.Fprintf(&b, " partition %d", f.Partition)
-	}
-	b.WriteString(": ")
-	b.WriteString(i.what)
-	if f.Detail != "" {
-		b.WriteString(" (" + f.Detail + ")")
-	}
+	fmt.Fprintf(&b, "query: %s: ", i.name)
+	f.subject(&b)
+	f.matter(&b, i)
 	f.states(&b)
 	b.WriteString(": " + f.advice(i))
 	return b.String()
+}
+
+func (f *Failure) subject(b *strings.Builder) {
+	if f.Store == "" {
+		b.WriteString("the node")
+		return
+	}
+	fmt.Fprintf(b, "store %q", f.Store)
+	if f.Partition != NoPartition {
+		fmt.Fprintf(b, " partition %d", f.Partition)
+	}
+}
+
+// matter says what is wrong; a restore says how far it is.
+func (f *Failure) matter(b *strings.Builder, i kindInfo) {
+	if p := f.Progress; p != nil && f.Kind == StreamThreadRebalancing {
+		b.WriteString(" is being restored on this node: " + Progressed(*p))
+		if f.Left > 0 {
+			b.WriteString(", about " + rough(f.Left))
+		}
+	} else {
+		b.WriteString(": " + i.what)
+	}
+	if f.Detail != "" {
+		b.WriteString(" (" + f.Detail + ")")
+	}
 }
 
 func (f *Failure) states(b *strings.Builder) {
@@ -105,13 +130,13 @@ func (f *Failure) states(b *strings.Builder) {
 	if f.ThreadState != "" {
 		b.WriteString(", thread " + f.ThreadState)
 	}
-	if f.Progress != nil {
-		fmt.Fprintf(b, ", %d changelog offsets restored, %d left", f.Progress.Restored, f.Progress.Remaining)
-	}
 }
 
 func (f *Failure) advice(i kindInfo) string {
 	advice := i.advice
+	if f.retry() != f.Kind.Retry() {
+		advice = map[RetryClass]string{Here: "ask again here", Rediscover: "open the store again, at its owner", Elsewhere: "ask another node", Never: "correct it"}[f.retry()]
+	}
 	if f.Owner != "" {
 		advice += " (" + f.Owner + ")"
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // The advice of the design's table.
-var advice = map[query.Kind]query.Retry{
+var advice = map[query.Kind]query.RetryClass{
 	query.UnknownStateStore: query.Never, query.StateStoreTypeMismatch: query.Never, query.InvalidQuery: query.Never,
 	query.IteratorClosed: query.Never, query.PartitionNotInStore: query.Never,
 	query.StreamThreadNotRunning: query.Elsewhere, query.StateStoreNotAvailable: query.Elsewhere,
@@ -153,7 +153,7 @@ func TestEmptyReplyIsAFailure(t *testing.T) {
 	}
 }
 
-func TestRepeat(t *testing.T) {
+func TestRetry(t *testing.T) {
 	retryable, fatal := query.New(query.Overloaded, "s", 0), query.New(query.UnknownStateStore, "s", 0)
 	retryable.RetryAfter = 0
 	for _, c := range []struct {
@@ -169,7 +169,7 @@ func TestRepeat(t *testing.T) {
 		{"another error ends it", query.Policy{}, []error{fs.ErrClosed}, 1, fs.ErrClosed},
 	} {
 		calls := 0
-		err := query.Repeat(context.Background(), c.policy, func(context.Context) error {
+		err := query.Retry(context.Background(), c.policy, func(context.Context) error {
 			calls++
 			if calls <= len(c.fails) {
 				return c.fails[calls-1]
@@ -183,7 +183,7 @@ func TestRepeat(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	long := query.New(query.Overloaded, "s", 0)
 	long.RetryAfter = time.Hour
-	err := query.Repeat(ctx, query.Policy{Max: time.Hour}, func(context.Context) error { cancel(); return long })
+	err := query.Retry(ctx, query.Policy{Max: time.Hour}, func(context.Context) error { cancel(); return long })
 	if !errors.Is(err, query.ErrOverloaded) {
 		t.Errorf("after the context's end: %v", err)
 	}

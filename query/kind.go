@@ -44,12 +44,12 @@ const (
 	DeadlineExceeded
 )
 
-// Retry is what the asker should do about a failure.
-type Retry uint8
+// RetryClass is what the asker should do about a failure.
+type RetryClass uint8
 
 const (
 	// Here: ask the same node again, after RetryAfter.
-	Here Retry = iota + 1
+	Here RetryClass = iota + 1
 	// Rediscover: find the owner of the store partition (Owner, if it is known), and Open again.
 	Rediscover
 	// Elsewhere: this node will not answer any more; another one may.
@@ -59,7 +59,7 @@ const (
 )
 
 // String gives the word used on the wire and over HTTP.
-func (r Retry) String() string {
+func (r RetryClass) String() string {
 	if r < Here || r > Never {
 		return "unspecified"
 	}
@@ -67,7 +67,7 @@ func (r Retry) String() string {
 }
 
 // fatal is the draft's category: no retry on this node can help.
-func (r Retry) fatal() bool { return r == Elsewhere || r == Never }
+func (r RetryClass) fatal() bool { return r == Elsewhere || r == Never }
 
 // Errors that every Failure is, by errors.Is: the root, and one of the two categories.
 var (
@@ -105,7 +105,7 @@ var (
 type kindInfo struct {
 	name     string
 	sentinel error
-	retry    Retry
+	retry    RetryClass
 	// after is how long to wait before asking again when nothing better is known.
 	after time.Duration
 	// what and advice make the text.
@@ -172,7 +172,7 @@ func (k Kind) String() string { return k.info().name }
 func (k Kind) Sentinel() error { return k.info().sentinel }
 
 // Retry is what the kind advises if a Failure says nothing else.
-func (k Kind) Retry() Retry { return k.info().retry }
+func (k Kind) Retry() RetryClass { return k.info().retry }
 
 // ParseKind finds a kind by its name.
 func ParseKind(name string) (Kind, bool) {

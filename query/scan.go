@@ -4,132 +4,205 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
+	"time"
 
 	"github.com/millrace-io/millrace/query/querypb"
 )
 
-// bounds is a range of encoded keys; nil is open. to is inclusive.
-type bounds struct{ from, to []byte }
-
-// Range yields the entries with keys from ≤ key ≤ to in the byte order of their encodings, partition after partition:
-// the whole is ordered only if the store has one partition, and in the order of values only if the codec is Ordered. It
-// reads in pages. A failure is the last thing that is yielded; it carries the last key that was delivered before it.
+// Range yields the entries with keys from ≤ key ≤ to, partition after partition from the first to the last, and in each in
+// the byte order of the encoded keys: the whole is ordered only if the store has one partition. The codec must be Ordered.
+//
+// It reads in pages and validates at every step that the store it began on still answers. A failure is the last thing that
+// is yielded; it carries the last key that was delivered before it, and its Resume goes on from there.
 func Range[K, V any](ctx context.Context, c Client, h Handle[K, V], from, to K, opts ...Option) iter.Seq2[Entry[K, V], error] {
-	b := &binding[K, V]{client: c, handle: h, opts: gather(opts)}
-	return b.between(ctx, from, to)
+	return Scan(ctx, c, h, Between(from, to), opts...)
 }
 
-// All yields every entry, partition after partition, as Range does.
+// ReverseRange is Range in the opposite order: from the last partition to the first, and in each from the last key.
+func ReverseRange[K, V any](ctx context.Context, c Client, h Handle[K, V], from, to K, opts ...Option) iter.Seq2[Entry[K, V], error] {
+	return Scan(ctx, c, h, Between(from, to), append(slices.Clip(opts), Reverse())...)
+}
+
+// Prefix yields the entries whose encoded keys begin with prefix, in the order of Range.
+func Prefix[K, V any](ctx context.Context, c Client, h Handle[K, V], prefix []byte, opts ...Option) iter.Seq2[Entry[K, V], error] {
+	return Scan(ctx, c, h, Prefixed[K](prefix), opts...)
+}
+
+// All yields every entry in the order of Range.
 func All[K, V any](ctx context.Context, c Client, h Handle[K, V], opts ...Option) iter.Seq2[Entry[K, V], error] {
-	b := &binding[K, V]{client: c, handle: h, opts: gather(opts)}
-	return b.scan(ctx, bounds{})
+	return Scan(ctx, c, h, Everything[K](), opts...)
 }
 
-func (b *binding[K, V]) between(ctx context.Context, from, to K) iter.Seq2[Entry[K, V], error] {
-	low, err := b.encode(from)
-	if err == nil {
-		var high []byte
-		if high, err = b.encode(to); err == nil {
-			return b.scan(ctx, bounds{low, high})
-		}
-	}
-	return func(yield func(Entry[K, V], error) bool) { yield(Entry[K, V]{}, err) }
+// Scan yields the entries of a span in the order of Range.
+func Scan[K, V any](ctx context.Context, c Client, h Handle[K, V], span Span[K], opts ...Option) iter.Seq2[Entry[K, V], error] {
+	return bind(c, h, opts).scan(ctx, span)
 }
 
-func (b *binding[K, V]) scan(ctx context.Context, in bounds) iter.Seq2[Entry[K, V], error] {
+func (b *binding[K, V]) scan(ctx context.Context, span Span[K]) iter.Seq2[Entry[K, V], error] {
 	return func(yield func(Entry[K, V], error) bool) {
-		n, err := b.client.Partitions(ctx, b.handle.StoreName())
-		if err != nil {
-			yield(Entry[K, V]{}, err)
-			return
-		}
-		for p := range n {
-			s := pages[K, V]{binding: b, bounds: in, partition: p, begun: p > 0}
-			if !s.run(ctx, yield) {
+		s := walk[K, V]{binding: b, span: span}
+		s.ctx = WithWatch(ctx, &s.watch)
+		for s.valid() {
+			entry, err := s.entry()
+			if err != nil {
+				break
+			}
+			s.advance()
+			if !yield(entry, nil) {
 				return
 			}
 		}
+		if s.err != nil {
+			yield(Entry[K, V]{}, s.err)
+		}
 	}
 }
 
-// pages scans one partition. Its first page acquires a lease, unless a View brings one, and the others hold it: a scan
-// never joins two incarnations of a store.
-type pages[K, V any] struct {
+// walk is a scan that stands at one entry. The first page of a partition acquires a lease, unless a View brings one, and
+// the others hold it: a scan never joins two incarnations of a store.
+type walk[K, V any] struct {
 	*binding[K, V]
-	bounds
-	partition int32
-	// begun: the scan has read something already, here or in another partition, so it holds the store.
-	begun bool
+	ctx   context.Context
+	span  Span[K]
+	watch Watch
+
+	begun      bool
+	bounds     bounds
+	partitions []int32 // that are still to be read; the first is being read
+	page       []*querypb.Entry
+	more       bool
+	asked      bool // the first partition was asked
+	fetched    time.Time
+	// held: something was read, here or in another partition, so the scan holds the store.
+	held  bool
 	epoch uint64
 	last  []byte
+	err   error
 }
 
-// run reports whether the scan goes on with the next partition.
-func (s *pages[K, V]) run(ctx context.Context, yield func(Entry[K, V], error) bool) bool {
-	for {
-		page, err := s.next(ctx)
-		if err != nil {
-			yield(Entry[K, V]{}, s.cut(err))
-			return false
-		}
-		for _, e := range page.Entries {
-			entry, err := s.decode(e)
-			if err != nil {
-				yield(Entry[K, V]{}, s.cut(err))
-				return false
-			}
-			s.last = present(e.Key)
-			if !yield(entry, nil) {
-				return false
-			}
-		}
-		if !page.More {
-			return true
-		}
+// start finds out what is to be read.
+func (s *walk[K, V]) start() error {
+	s.begun = true
+	var err error
+	if s.bounds, err = s.binding.bounds(s.ctx, s.span); err != nil {
+		return err
 	}
+	if s.partitions, err = s.all(s.ctx); err != nil {
+		return err
+	}
+	if s.opts.reverse {
+		slices.Reverse(s.partitions)
+	}
+	if r := s.opts.resume; r != nil && r.partition != NoPartition {
+		at := slices.Index(s.partitions, r.partition)
+		if at < 0 {
+			return New(PartitionNotInStore, s.handle.StoreName(), r.partition)
+		}
+		s.partitions, s.last, s.held = s.partitions[at:], r.last, s.leases != nil
+	}
+	return nil
 }
 
-func (s *pages[K, V]) next(ctx context.Context) (*querypb.Page, error) {
-	about := s.about(ctx, s.partition)
-	about.Held = about.Held || s.begun
-	if s.epoch != 0 {
-		about.Epoch = s.epoch
+// valid reports whether the scan is at an entry, and has made sure that the store still answers. It is the draft's (v) of
+// hasNext, next and peekNextKey. Once it has failed, err stays.
+func (s *walk[K, V]) valid() bool {
+	if s.err != nil {
+		return false
 	}
-	r, err := s.ask(ctx, &querypb.Range{
-		About: about, From: s.from, To: s.to, ToInclusive: s.to != nil, Reverse: s.opts.reverse,
+	if !s.begun {
+		s.err = s.start()
+	}
+	for s.err == nil && len(s.partitions) > 0 {
+		if len(s.page) > 0 {
+			s.err = s.cut(s.validate())
+			return s.err == nil
+		}
+		if s.asked && !s.more {
+			s.partitions, s.asked, s.last, s.epoch = s.partitions[1:], false, nil, 0
+			continue
+		}
+		s.err = s.cut(s.turn())
+	}
+	return false
+}
+
+// advance leaves the entry: it counts as delivered.
+func (s *walk[K, V]) advance() {
+	s.last, s.page = present(s.page[0].GetKey()), s.page[1:]
+}
+
+// turn reads the next page.
+func (s *walk[K, V]) turn() error {
+	r, err := s.ask(s.ctx, &querypb.Range{
+		About: s.holding(), From: s.bounds.from, To: s.bounds.to, ToInclusive: s.bounds.through, Reverse: s.opts.reverse,
 		LimitEntries: s.opts.entries, LimitBytes: s.opts.bytes, Resume: s.last,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	page := r.GetPage()
 	if page == nil || (page.More && len(page.Entries) == 0) {
 		// A page that promises more and brings nothing would make the scan turn for ever.
-		return nil, s.unexpected(r)
+		return s.unexpected(r)
 	}
-	s.begun, s.epoch = true, r.Epoch
-	return page, nil
+	s.page, s.more, s.asked, s.held, s.epoch = page.Entries, page.More, true, true, r.Epoch
+	if !s.watch.armed() {
+		s.fetched = time.Now()
+	}
+	return nil
 }
 
-func (s *pages[K, V]) decode(e *querypb.Entry) (entry Entry[K, V], err error) {
-	key, err := s.handle.KeyCodec().Decode(present(e.Key))
-	if err != nil {
-		return entry, s.notOurs(s.partition, err)
+// holding is the About of a question that belongs to the scan.
+func (s *walk[K, V]) holding() *querypb.About {
+	about := s.about(s.ctx, s.partitions[0])
+	about.Held = about.Held || s.held
+	if s.epoch != 0 {
+		about.Epoch = s.epoch
 	}
-	value, err := s.handle.ValueCodec().Decode(present(e.Value))
-	if err != nil {
-		return entry, s.notOurs(s.partition, err)
-	}
-	return Entry[K, V]{Key: key, Value: value, Timestamp: e.Timestamp, Partition: s.partition}, nil
+	return about
 }
 
-// cut puts the last delivered key into a failure, in a copy: the client may have kept it.
-func (s *pages[K, V]) cut(err error) error {
+// pageFresh is how long an entry of a page from another process is delivered without asking again. In this process a
+// Watch sees every change at once.
+const pageFresh = 50 * time.Millisecond
+
+// validate asks the store whether it still answers, if there is any reason to doubt it.
+func (s *walk[K, V]) validate() error {
+	if s.ctx.Err() != nil {
+		return GaveUp(s.ctx, s.handle.StoreName(), s.partitions[0])
+	}
+	if s.watch.armed() && !s.watch.changed() || !s.watch.armed() && time.Since(s.fetched) < pageFresh {
+		return nil
+	}
+	_, err := s.ask(s.ctx, &querypb.Open{About: s.holding()})
+	if !s.watch.armed() {
+		s.fetched = time.Now()
+	}
+	return err
+}
+
+// entry is the entry that the scan is at.
+func (s *walk[K, V]) entry() (entry Entry[K, V], err error) {
+	e := s.page[0]
+	if entry.Key, err = s.handle.KeyCodec().Decode(present(e.GetKey())); err == nil {
+		entry.Value, err = s.handle.ValueCodec().Decode(present(e.GetValue()))
+	}
+	if err != nil {
+		s.err = s.cut(s.notOurs(s.partitions[0], err))
+		return Entry[K, V]{}, s.err
+	}
+	entry.Timestamp, entry.Partition = e.GetTimestamp(), s.partitions[0]
+	return entry, nil
+}
+
+// cut puts where the scan was into a failure, in a copy: the client may have kept it.
+func (s *walk[K, V]) cut(err error) error {
 	f := (*Failure)(nil)
-	if !errors.As(err, &f) {
+	if err == nil || !errors.As(err, &f) {
 		return err
 	}
 	c := *f
-	c.LastKey = s.last
+	c.LastKey, c.Partition = s.last, s.partitions[0]
 	return &c
 }

@@ -18,32 +18,48 @@ type View[K, V any] struct{ binding[K, V] }
 // answer now. It fails if no partition can, with the failure of the first one, and for each mistake of the caller. A
 // partition without a lease is asked when it is read.
 func Open[K, V any](ctx context.Context, c Client, h Handle[K, V], opts ...Option) (*View[K, V], error) {
-	b := binding[K, V]{client: c, handle: h, opts: gather(opts)}
-	n, err := c.Partitions(ctx, h.StoreName())
+	b := bind(c, h, opts)
+	n, err := b.partitions(ctx)
 	if err != nil {
 		return nil, err
 	}
 	leases := make([]uint64, n)
-	var first error
-	open := false
-	for p := range n {
+	partitions, err := b.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	errs := make([]error, len(partitions))
+	_ = each(partitions, func(i int, p int32) error {
 		r, err := b.ask(ctx, &querypb.Open{About: b.about(ctx, p)})
-		if err == nil {
-			leases[p], open = r.Epoch, true
-			continue
+		if err == nil && int(p) < len(leases) {
+			leases[p] = r.Epoch
 		}
+		errs[i] = err
+		return nil
+	})
+	if err := opened(errs); err != nil {
+		return nil, err
+	}
+	b.leases = leases
+	return &View[K, V]{*b}, nil
+}
+
+// opened is why a View cannot be had, if so.
+func opened(errs []error) (first error) {
+	open := false
+	for _, err := range errs {
 		if f := (*Failure)(nil); errors.As(err, &f) && f.retry() == Never {
-			return nil, err
+			return err
 		}
+		open = open || err == nil
 		if first == nil {
 			first = err
 		}
 	}
-	if !open {
-		return nil, first
+	if open {
+		return nil
 	}
-	b.leases = leases
-	return &View[K, V]{b}, nil
+	return first
 }
 
 // Get reads one key, as the function Get does.
@@ -51,17 +67,42 @@ func (v *View[K, V]) Get(ctx context.Context, key K) (value V, found bool, err e
 	return v.get(ctx, key)
 }
 
-// Range, All and Count read all partitions, as the functions do.
+// GetMany reads many keys, as the function GetMany does.
+func (v *View[K, V]) GetMany(ctx context.Context, keys []K) ([]Result[V], error) {
+	return v.getMany(ctx, keys)
+}
+
+// Range yields the entries between two keys, as the function Range does.
 func (v *View[K, V]) Range(ctx context.Context, from, to K) iter.Seq2[Entry[K, V], error] {
-	return v.between(ctx, from, to)
+	return v.Scan(ctx, Between(from, to))
+}
+
+// ReverseRange is Range in the opposite order.
+func (v *View[K, V]) ReverseRange(ctx context.Context, from, to K) iter.Seq2[Entry[K, V], error] {
+	return v.Scan(ctx, Between(from, to), Reverse())
+}
+
+// Prefix yields the entries whose encoded keys begin with prefix.
+func (v *View[K, V]) Prefix(ctx context.Context, prefix []byte) iter.Seq2[Entry[K, V], error] {
+	return v.Scan(ctx, Prefixed[K](prefix))
 }
 
 // All yields every entry.
 func (v *View[K, V]) All(ctx context.Context) iter.Seq2[Entry[K, V], error] {
-	return v.scan(ctx, bounds{})
+	return v.Scan(ctx, Everything[K]())
 }
 
-// Count is the number of entries.
+// Scan yields the entries of a span, as the function Scan does. The options add to those of Open.
+func (v *View[K, V]) Scan(ctx context.Context, span Span[K], opts ...Option) iter.Seq2[Entry[K, V], error] {
+	return v.with(opts).scan(ctx, span)
+}
+
+// Iterate is an iterator over a span, as the function Iterate makes it. The options add to those of Open.
+func (v *View[K, V]) Iterate(ctx context.Context, span Span[K], opts ...Option) *KeyValueIterator[K, V] {
+	return v.with(opts).iterate(ctx, span)
+}
+
+// Count is the number of entries, as the function Count gives it.
 func (v *View[K, V]) Count(ctx context.Context) (int64, error) { return v.count(ctx) }
 
 // Epoch is the lease epoch of a partition; 0 if the View has none.
@@ -70,4 +111,12 @@ func (v *View[K, V]) Epoch(partition int32) uint64 {
 		return 0
 	}
 	return v.leases[partition]
+}
+
+func (v *View[K, V]) with(opts []Option) *binding[K, V] {
+	b := v.binding
+	for _, f := range opts {
+		f(&b.opts)
+	}
+	return &b
 }

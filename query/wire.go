@@ -2,10 +2,13 @@ package query
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/query/querypb"
+	"github.com/millrace-io/millrace/record"
 )
 
 // ToProto gives a failure its wire form. The cause stays here, but for ErrStateStoreClosed and ErrEmptyStateStore: its
@@ -13,17 +16,14 @@ import (
 func ToProto(f *Failure) *querypb.Failure {
 	p := &querypb.Failure{
 		Kind: querypb.Kind(f.Kind), Store: f.Store, NodeState: f.NodeState, ThreadState: f.ThreadState, Epoch: f.Epoch,
-		Retry: querypb.Retry(f.retry()), RetryAfterMs: int64((f.RetryAfter + time.Millisecond - 1) / time.Millisecond),
-		Owner: f.Owner, LastKey: f.LastKey, Detail: f.Detail,
+		Retry: querypb.Retry(f.retry()), RetryAfterMs: milliseconds(f.RetryAfter),
+		Owner: f.Owner, LastKey: f.LastKey, Detail: f.Detail, LeftMs: milliseconds(f.Left), Reached: ToPositions(f.Reached),
 	}
 	if f.Partition != NoPartition {
 		p.Partition = &f.Partition
 	}
 	if g := f.Progress; g != nil {
-		p.Progress = &querypb.Progress{Restored: g.Restored, Remaining: g.Remaining}
-		if !g.Started.IsZero() {
-			p.Progress.StartedMs = g.Started.UnixMilli()
-		}
+		p.Progress = ToProgress(*g)
 	}
 	switch {
 	case errors.Is(f.Cause, ErrStateStoreClosed):
@@ -38,17 +38,15 @@ func ToProto(f *Failure) *querypb.Failure {
 func FromProto(p *querypb.Failure) *Failure {
 	f := &Failure{
 		Kind: Kind(p.GetKind()), Store: p.GetStore(), Partition: NoPartition, NodeState: p.GetNodeState(), ThreadState: p.GetThreadState(),
-		Epoch: p.GetEpoch(), Retry: Retry(p.GetRetry()), RetryAfter: time.Duration(p.GetRetryAfterMs()) * time.Millisecond,
-		Owner: p.GetOwner(), LastKey: p.GetLastKey(), Detail: p.GetDetail(),
+		Epoch: p.GetEpoch(), Retry: RetryClass(p.GetRetry()), RetryAfter: time.Duration(p.GetRetryAfterMs()) * time.Millisecond,
+		Owner: p.GetOwner(), LastKey: p.GetLastKey(), Detail: p.GetDetail(), Left: time.Duration(p.GetLeftMs()) * time.Millisecond,
+		Reached: FromPositions(p.GetReached()),
 	}
 	if p != nil && p.Partition != nil {
 		f.Partition = *p.Partition
 	}
 	if g := p.GetProgress(); g != nil {
-		f.Progress = &lifecycle.Progress{Restored: g.Restored, Remaining: g.Remaining}
-		if g.StartedMs != 0 {
-			f.Progress.Started = time.UnixMilli(g.StartedMs)
-		}
+		f.Progress = FromProgress(g)
 	}
 	switch p.GetWraps() {
 	case querypb.Wraps_WRAPS_STATE_STORE_CLOSED:
@@ -57,6 +55,50 @@ func FromProto(p *querypb.Failure) *Failure {
 		f.Cause = ErrEmptyStateStore
 	}
 	return f
+}
+
+// milliseconds rounds up, so that a short wait does not become none.
+func milliseconds(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+// ToProgress and FromProgress are the wire form of a restore's progress.
+func ToProgress(g lifecycle.Progress) *querypb.Progress {
+	p := &querypb.Progress{Restored: g.Restored, Remaining: g.Remaining}
+	if !g.Started.IsZero() {
+		p.StartedMs = g.Started.UnixMilli()
+	}
+	return p
+}
+
+// FromProgress is nil for nil.
+func FromProgress(p *querypb.Progress) *lifecycle.Progress {
+	if p == nil {
+		return nil
+	}
+	g := &lifecycle.Progress{Restored: p.Restored, Remaining: p.Remaining}
+	if p.StartedMs != 0 {
+		g.Started = time.UnixMilli(p.StartedMs)
+	}
+	return g
+}
+
+// ToPositions is the wire form of a position, in order.
+func ToPositions(p record.Position) (out []*querypb.Position) {
+	for _, tp := range slices.SortedFunc(maps.Keys(p), record.TopicPartition.Compare) {
+		out = append(out, &querypb.Position{Topic: tp.Topic, Partition: tp.Partition, Next: p[tp]})
+	}
+	return out
+}
+
+// FromPositions is nil for an empty list. Of two entries for one partition the later offset counts.
+func FromPositions(list []*querypb.Position) record.Position {
+	if len(list) == 0 {
+		return nil
+	}
+	p := make(record.Position, len(list))
+	for _, at := range list {
+		record.MergePosition(p, record.Position{{Topic: at.GetTopic(), Partition: at.GetPartition()}: at.GetNext()})
+	}
+	return p
 }
 
 // ToReply makes the reply that carries a failure.

@@ -12,17 +12,6 @@ import (
 	"github.com/millrace-io/millrace/query/querypb"
 )
 
-// Page bounds: what a question gets that names none, and what it gets at most. A page also ends after pageTime, so that
-// a scan over a cold disk does not keep the next question waiting.
-const (
-	pageEntries    = 500
-	pageEntriesMax = 5_000
-	pageBytes      = 256 << 10
-	pageBytesMax   = 1 << 20
-	pageTime       = 20 * time.Millisecond
-	countTime      = 10 * time.Second
-)
-
 // storeActor answers the questions to one store partition with committed state: it reads the engine beside the loop that
 // writes it, through the lease. It has no state of its own but caches, so a restart costs nothing.
 type storeActor struct {
@@ -33,12 +22,13 @@ type storeActor struct {
 	seen     *view
 	position []*querypb.Position
 	counting *counting
+	waiting  waiting
 	stopped  bool
 	rest     *rest
 }
 
-// NewActorProps makes the actor of one store of a task; spawn it once. It answers querypb.Open, Get, Range and Count, each
-// with a *querypb.Reply that carries the store's position. No question that reaches it is left without an answer: while
+// NewActorProps makes the actor of one store of a task; spawn it once. It answers querypb.Open, Get, GetMany, Range and
+// Count, each with a *querypb.Reply that carries the store's position, a failure too. No question that reaches it is left without an answer: while
 // it stops, and for what is in its mailbox then, the answer is StateStoreMigrated. Closing the state is the owner's business,
 // before or after.
 func NewActorProps(t *TaskState, store int, opts ...actor.PropsOption) *actor.Props {
@@ -54,13 +44,13 @@ func NewActorProps(t *TaskState, store int, opts ...actor.PropsOption) *actor.Pr
 
 // refuse is the answer to a question that comes too late.
 func (a *storeActor) refuse(q question) *querypb.Reply {
-	reply := a.failure(a.classify(ErrStateStoreClosed))
+	reply := query.ToReply(a.classify(ErrStateStoreClosed)) // on any goroutine, so without the actor's own position
 	reply.Epoch = q.GetAbout().GetEpoch()
 	return reply
 }
 
-// question is what Open, Get, Range and Count have in common.
-type question interface{ GetAbout() *querypb.About }
+// question is what Open, Get, GetMany, Range and Count have in common.
+type question = query.Question
 
 // Receive implements actor.Actor.
 func (a *storeActor) Receive(ctx actor.Context) {
@@ -69,41 +59,53 @@ func (a *storeActor) Receive(ctx actor.Context) {
 		a.rest.system.Store(ctx.ActorSystem())
 	case *actor.Stopping, *actor.Restarting:
 		a.stopped = true
+		a.wake(ctx) // everybody who waits is refused
 	case *actor.Stopped:
 		a.rest.closed.Store(true)
+	case wake:
+		a.wake(ctx)
 	case question:
-		a.take(ctx, m)
+		a.take(ctx, ctx.Sender(), m)
 	case actor.SystemMessage, actor.AutoReceiveMessage:
 	default:
 		if ctx.Sender() != nil {
-			ctx.Respond(a.failure(query.Invalid(a.spec.Name, a.state.spec.Partition, fmt.Sprintf("%T is not a question", m))))
+			ctx.Respond(a.failure(query.Invalid(a.spec.Name, a.state.spec.Partition, fmt.Sprintf("%T is not a question", m)), a.reached()))
 		}
 	}
 }
 
-// take answers one question. A panic on the way is an answer too.
-func (a *storeActor) take(ctx actor.Context, q question) {
+// take answers one question, now or when the position that it asks for is reached. A panic on the way is an answer too.
+func (a *storeActor) take(ctx actor.Context, sender *actor.PID, q question) {
 	var reply *querypb.Reply
 	err := caught("query", func() (err error) {
-		if count, ok := q.(*querypb.Count); ok && a.check(q.GetAbout()) == nil {
-			return a.count(ctx, count)
+		if err := a.check(q); err != nil {
+			return err
+		}
+		if a.behind(q) {
+			return a.wait(ctx, sender, q)
+		}
+		if count, ok := q.(*querypb.Count); ok {
+			return a.count(ctx.ActorSystem().Root, sender, count)
 		}
 		reply, err = a.answer(q)
 		return err
 	})
 	if err != nil {
-		reply = a.failure(a.classify(err))
+		reply = a.failure(a.classify(err), a.reached())
 	}
-	if reply != nil && ctx.Sender() != nil {
+	if reply != nil {
+		a.send(ctx, sender, q, reply)
+	}
+}
+
+func (a *storeActor) send(ctx actor.Context, sender *actor.PID, q question, reply *querypb.Reply) {
+	if sender != nil {
 		reply.Epoch = q.GetAbout().GetEpoch()
-		ctx.Respond(reply)
+		ctx.Send(sender, reply)
 	}
 }
 
 func (a *storeActor) answer(q question) (*querypb.Reply, error) {
-	if err := a.check(q.GetAbout()); err != nil {
-		return nil, err
-	}
 	reply := a.reply()
 	switch q := q.(type) {
 	case *querypb.Open:
@@ -113,14 +115,17 @@ func (a *storeActor) answer(q question) (*querypb.Reply, error) {
 		a.state.engine.lease.release()
 		reply.Answer = &querypb.Reply_Lease{Lease: &querypb.Lease{Kind: a.spec.Kind, KeyCodec: a.spec.KeyCodec, ValueCodec: a.spec.ValueCodec}}
 	case *querypb.Get:
-		if q.Key == nil {
-			return nil, a.invalid("a Get needs a key")
-		}
 		value, timestamp, ok, err := a.state.Get(a.store, q.Key)
 		if err != nil {
 			return nil, err
 		}
 		reply.Answer = &querypb.Reply_Value{Value: &querypb.Value{Present: ok, Value: value, Timestamp: timestamp}}
+	case *querypb.GetMany:
+		values, err := a.state.getMany(a.store, q.Keys, query.MaxValuesBytes)
+		if err != nil {
+			return nil, err
+		}
+		reply.Answer = &querypb.Reply_Values{Values: &querypb.Values{Values: values}}
 	case *querypb.Range:
 		page, err := a.page(q)
 		if err != nil {
@@ -134,10 +139,13 @@ func (a *storeActor) answer(q question) (*querypb.Reply, error) {
 }
 
 // check refuses what must not be answered: a question to another store, with other codecs, or too late.
-func (a *storeActor) check(about *querypb.About) error {
-	name, partition := a.spec.Name, a.state.spec.Partition
+func (a *storeActor) check(q question) error {
+	name, partition, about := a.spec.Name, a.state.spec.Partition, q.GetAbout()
 	if a.stopped {
 		return ErrStateStoreClosed
+	}
+	if m := query.Mistake(q); m != "" {
+		return a.invalid(m)
 	}
 	if about == nil {
 		return nil
@@ -175,49 +183,60 @@ func (a *storeActor) classify(err error) *query.Failure {
 	}
 	f = query.New(kind, a.spec.Name, a.state.spec.Partition)
 	f.Cause = err
+	if e := (*EngineError)(nil); errors.As(err, &e) && e.Dead {
+		f.Retry = query.Here // its incarnation ends, and the next one opens the state anew
+	}
 	return f
 }
 
-func (a *storeActor) failure(f *query.Failure) *querypb.Reply {
+// failure makes the reply of a failure as of a position.
+func (a *storeActor) failure(f *query.Failure, position []*querypb.Position) *querypb.Reply {
 	if f.Kind == query.StoreFailure {
 		a.state.dir.opts.Logger.Error("a query failed", "store", a.spec.Name, "partition", a.state.spec.Partition, "error", f.Cause)
 	}
-	return query.ToReply(f)
+	reply := query.ToReply(f)
+	reply.Store, reply.Partition, reply.Position = a.spec.Name, a.state.spec.Partition, position
+	return reply
 }
 
 // reply begins a reply. It takes the position before the data is read, so the data is at least as new.
 func (a *storeActor) reply() *querypb.Reply {
+	return &querypb.Reply{Store: a.spec.Name, Partition: a.state.spec.Partition, Position: a.reached()}
+}
+
+// reached is the wire form of the position that is published now. It is made once for each.
+func (a *storeActor) reached() []*querypb.Position {
 	if v := a.state.view.Load(); v != a.seen {
-		a.seen, a.position = v, make([]*querypb.Position, 0, len(v.position))
-		for tp, next := range v.position {
-			a.position = append(a.position, &querypb.Position{Topic: tp.Topic, Partition: tp.Partition, Next: next})
-		}
+		a.seen, a.position = v, query.ToPositions(v.position)
 	}
-	return &querypb.Reply{Store: a.spec.Name, Partition: a.state.spec.Partition, Position: a.position}
+	return a.position
 }
 
 // page reads one page of a scan. Whether there is more is known, not guessed: the scan is at an entry that did not fit.
 func (a *storeActor) page(q *querypb.Range) (*querypb.Page, error) {
-	if q.From != nil && q.To != nil && bytes.Compare(q.From, q.To) > 0 {
-		return nil, a.invalid("the range's from is after its to")
-	}
-	entries, size := bound(q.LimitEntries, pageEntries, pageEntriesMax), bound(q.LimitBytes, pageBytes, pageBytesMax)
-	end := time.Now().Add(pageTime)
+	entries, size := bound(q.LimitEntries, query.PageEntries, query.PageEntriesMax), bound(q.LimitBytes, query.PageBytes, query.PageBytesMax)
+	end := time.Now().Add(query.PageTime)
 	page := &querypb.Page{}
-	for e, err := range a.state.scan(a.store, pageSpan(q)) {
-		if err != nil {
-			return nil, err
-		}
+	var slab []querypb.Entry
+	var bytes arena
+	err := a.state.walk(a.store, pageSpan(q), func(key, value []byte, timestamp int64) bool {
 		n := len(page.Entries)
-		full := n >= entries || size < len(e.Key)+len(e.Value) || n%64 == 63 && time.Now().After(end)
+		full := n >= entries || size < len(key)+len(value) || n%64 == 63 && time.Now().After(end)
 		if n > 0 && full {
 			page.More = true
-			break
+			return false
 		}
-		page.Entries = append(page.Entries, &querypb.Entry{Key: e.Key, Value: e.Value, Timestamp: e.Timestamp})
-		size -= len(e.Key) + len(e.Value)
-	}
-	return page, nil
+		if len(slab) == 0 {
+			slab = make([]querypb.Entry, min(entries, max(16, 2*n)))
+		}
+		e := &slab[0]
+		slab = slab[1:]
+		e.Key, e.Value, e.Timestamp = bytes.copy(key), bytes.copy(value), timestamp
+		page.Entries = append(page.Entries, e)
+		size -= len(key) + len(value)
+		return true
+	})
+	return page, err
 }
 
 func bound(asked int32, usual, most int) int {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -15,27 +16,26 @@ type counting struct{ busy atomic.Bool }
 
 // count answers beside the actor, because a count reads every entry and would keep every other question waiting. It ends
 // early when the state closes: the scan then yields ErrStateStoreClosed.
-func (a *storeActor) count(ctx actor.Context, q *querypb.Count) error {
+func (a *storeActor) count(root *actor.RootContext, sender *actor.PID, q *querypb.Count) error {
 	if !a.counting.busy.CompareAndSwap(false, true) {
 		return query.New(query.Overloaded, a.spec.Name, a.state.spec.Partition)
 	}
-	root, sender := ctx.ActorSystem().Root, ctx.Sender()
 	reply, busy := a.reply(), a.counting
 	reply.Epoch = q.GetAbout().GetEpoch()
-	until := time.Now().Add(countTime)
-	if ms := q.GetAbout().GetDeadlineMs(); ms != 0 && time.UnixMilli(ms).Before(until) {
-		until = time.UnixMilli(ms)
+	now := time.Now()
+	until := now.Add(query.CountTime)
+	if at, ok := query.Deadline(q, now); ok && at.Before(until) {
+		until = at
 	}
+	c := counter{state: a.state, store: a.store, until: until, approximate: q.Approximate, estimateAt: now.Add(query.ApproximateTime)}
 	go func() {
-		var n int64
-		err := caught("count", func() (err error) {
-			n, err = a.entries(until)
-			return err
-		})
+		err := caught("count", c.run)
 		busy.busy.Store(false)
-		reply.Answer = &querypb.Reply_Count{Count: &querypb.CountReply{Entries: n}}
+		reply.Answer = &querypb.Reply_Count{Count: &querypb.CountReply{Entries: c.entries, Approximate: c.estimated}}
 		if err != nil {
-			reply = a.failure(a.classify(err))
+			position := reply.Position
+			reply = a.failure(a.classify(err), position)
+			reply.Epoch = q.GetAbout().GetEpoch()
 		}
 		if sender != nil {
 			root.Send(sender, reply)
@@ -44,15 +44,54 @@ func (a *storeActor) count(ctx actor.Context, q *querypb.Count) error {
 	return nil
 }
 
-// entries counts exactly. It touches nothing of the actor that changes.
-func (a *storeActor) entries(until time.Time) (n int64, err error) {
-	for _, err := range a.state.scan(a.store, span{}) {
-		if err != nil {
-			return 0, err
+// counter counts the entries of a store. It touches nothing of the actor that changes.
+type counter struct {
+	state       *TaskState
+	store       int
+	until       time.Time
+	approximate bool
+	// estimateAt is when an approximate count stops reading and begins to guess.
+	estimateAt time.Time
+	entries    int64
+	estimated  bool
+}
+
+// run counts exactly, or estimates once it has read for long enough.
+func (c *counter) run() error {
+	var outcome error
+	err := c.state.walk(c.store, span{}, func(key, _ []byte, _ int64) bool {
+		if c.entries++; c.entries%1024 != 0 {
+			return true
 		}
-		if n++; n%1024 == 0 && time.Now().After(until) {
-			return 0, query.New(query.DeadlineExceeded, a.spec.Name, a.state.spec.Partition)
+		now := time.Now()
+		if now.After(c.until) {
+			outcome = query.New(query.DeadlineExceeded, c.state.spec.Stores[c.store].Name, c.state.spec.Partition)
+			return false
 		}
+		if c.approximate && now.After(c.estimateAt) && c.estimate(key) {
+			return false
+		}
+		return true
+	})
+	return errors.Join(err, outcome)
+}
+
+// estimate scales what was counted up to a key by the disk space of what is behind it. It gives up while too little of
+// either is on disk: then counting goes on.
+func (c *counter) estimate(key []byte) bool {
+	number := c.state.numbers[c.store]
+	lower, upper := prefixes(number)
+	at := appendKey(nil, number, key)
+	read, err := c.state.engine.db.EstimateDiskUsage(lower, at)
+	if err != nil || read < 64<<10 {
+		c.estimateAt = time.Now().Add(query.ApproximateTime)
+		return false
 	}
-	return n, nil
+	rest, err := c.state.engine.db.EstimateDiskUsage(at, upper)
+	if err != nil {
+		return false
+	}
+	c.entries += int64(float64(c.entries) * float64(rest) / float64(read))
+	c.estimated = true
+	return true
 }

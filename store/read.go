@@ -129,7 +129,7 @@ type cursor struct {
 	began  bool
 	entry  Entry
 	err    error
-	arena  []byte
+	arena  arena
 }
 
 func (c *cursor) open() bool {
@@ -186,18 +186,21 @@ func (c *cursor) step() (bool, error) {
 		return false, err
 	}
 	timestamp, value, err := splitValue(b)
-	c.entry = Entry{Key: c.copy(c.it.Key()[numberBytes:]), Value: c.copy(value), Timestamp: timestamp}
+	c.entry = Entry{Key: c.arena.copy(c.it.Key()[numberBytes:]), Value: c.arena.copy(value), Timestamp: timestamp}
 	return err == nil, err
 }
 
-// copy puts b into the arena: entries belong to the receiver, and one allocation serves many of them.
-func (c *cursor) copy(b []byte) []byte {
-	if c.arena == nil || len(b) > cap(c.arena)-len(c.arena) {
-		c.arena = make([]byte, 0, max(len(b), min(max(2*cap(c.arena), 1<<10), 64<<10)))
+// arena holds copies: one allocation serves many of them.
+type arena struct{ chunk []byte }
+
+// copy puts b into the arena. An empty copy is not nil.
+func (a *arena) copy(b []byte) []byte {
+	if a.chunk == nil || len(b) > cap(a.chunk)-len(a.chunk) {
+		a.chunk = make([]byte, 0, max(len(b), min(max(2*cap(a.chunk), 1<<10), 64<<10)))
 	}
-	at := len(c.arena)
-	c.arena = append(c.arena, b...)
-	return slices.Clip(c.arena[at:])
+	at := len(a.chunk)
+	a.chunk = append(a.chunk, b...)
+	return slices.Clip(a.chunk[at:])
 }
 
 // empty reports whether a store has no entry at all.

@@ -103,7 +103,7 @@ func TestKeysTravelAsText(t *testing.T) {
 
 // Every kind has a status, and a document that says what to do.
 func TestEveryFailureIsAProblemDocument(t *testing.T) {
-	status := map[query.Retry]int{query.Here: 503, query.Elsewhere: 503, query.Rediscover: 421, query.Never: 400}
+	status := map[query.RetryClass]int{query.Here: 503, query.Elsewhere: 503, query.Rediscover: 421, query.Never: 400}
 	for _, k := range query.Kinds() {
 		failure := query.New(k, "counts", 2)
 		failure.Owner, failure.Cause = "there:1", errors.New("/var/lib/secret")

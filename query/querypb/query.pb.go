@@ -239,7 +239,16 @@ type About struct {
 	// The draft's strict rule: fail with StreamThreadRebalancing unless the whole node is RUNNING.
 	RequireRunning bool `protobuf:"varint,8,opt,name=require_running,json=requireRunning,proto3" json:"require_running,omitempty"`
 	// It belongs to a View or a scan that was open before, even if epoch is 0.
-	Held          bool `protobuf:"varint,9,opt,name=held,proto3" json:"held,omitempty"`
+	Held bool `protobuf:"varint,9,opt,name=held,proto3" json:"held,omitempty"`
+	// Read your writes: the question waits until the store is at each of these positions, and ends with DeadlineExceeded,
+	// which says what was reached, if the asker's time is over before. Entries of another partition number than the store
+	// partition's own are ignored: a task reads the partitions of its own number only.
+	AtLeast []*Position `protobuf:"bytes,10,rep,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"`
+	// How long the asker waits, in milliseconds from the arrival of the question; 0: not known. It is for askers whose clock
+	// is not this host's; the sooner of it and deadline_ms counts.
+	TimeoutMs int64 `protobuf:"varint,11,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	// Absent: an active store only. Otherwise a standby may answer that is at most so many changelog offsets behind.
+	MaxLag        *int64 `protobuf:"varint,12,opt,name=max_lag,json=maxLag,proto3,oneof" json:"max_lag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -335,6 +344,27 @@ func (x *About) GetHeld() bool {
 		return x.Held
 	}
 	return false
+}
+
+func (x *About) GetAtLeast() []*Position {
+	if x != nil {
+		return x.AtLeast
+	}
+	return nil
+}
+
+func (x *About) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+func (x *About) GetMaxLag() int64 {
+	if x != nil && x.MaxLag != nil {
+		return *x.MaxLag
+	}
+	return 0
 }
 
 // Open asks whether the store may answer, and for its lease epoch. It is answered by a Lease.
@@ -436,6 +466,60 @@ func (x *Get) GetKey() []byte {
 	return nil
 }
 
+// GetMany asks for many keys of one store partition. It is answered by a Values with one Value for each key, in the order
+// of the keys. A key in a list is always present; the empty one is a key. Keys may repeat.
+type GetMany struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	About         *About                 `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
+	Keys          [][]byte               `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetMany) Reset() {
+	*x = GetMany{}
+	mi := &file_query_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetMany) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetMany) ProtoMessage() {}
+
+func (x *GetMany) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetMany.ProtoReflect.Descriptor instead.
+func (*GetMany) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *GetMany) GetAbout() *About {
+	if x != nil {
+		return x.About
+	}
+	return nil
+}
+
+func (x *GetMany) GetKeys() [][]byte {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
 // Range asks for one page of a scan in the byte order of keys, or in its reverse. It is answered by a Page. Without
 // bounds it scans the whole partition; a prefix p is the range from p to the first key after all that begin with p.
 type Range struct {
@@ -458,7 +542,7 @@ type Range struct {
 
 func (x *Range) Reset() {
 	*x = Range{}
-	mi := &file_query_proto_msgTypes[3]
+	mi := &file_query_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -470,7 +554,7 @@ func (x *Range) String() string {
 func (*Range) ProtoMessage() {}
 
 func (x *Range) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[3]
+	mi := &file_query_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -483,7 +567,7 @@ func (x *Range) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Range.ProtoReflect.Descriptor instead.
 func (*Range) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{3}
+	return file_query_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Range) GetAbout() *About {
@@ -544,15 +628,17 @@ func (x *Range) GetResume() []byte {
 
 // Count asks for the number of entries. It is answered by a CountReply.
 type Count struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	About         *About                 `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	About *About                 `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
+	// The store may answer with an estimate, which reads a bounded number of entries.
+	Approximate   bool `protobuf:"varint,2,opt,name=approximate,proto3" json:"approximate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Count) Reset() {
 	*x = Count{}
-	mi := &file_query_proto_msgTypes[4]
+	mi := &file_query_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -564,7 +650,7 @@ func (x *Count) String() string {
 func (*Count) ProtoMessage() {}
 
 func (x *Count) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[4]
+	mi := &file_query_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -577,10 +663,162 @@ func (x *Count) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Count.ProtoReflect.Descriptor instead.
 func (*Count) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{4}
+	return file_query_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Count) GetAbout() *About {
+	if x != nil {
+		return x.About
+	}
+	return nil
+}
+
+func (x *Count) GetApproximate() bool {
+	if x != nil {
+		return x.Approximate
+	}
+	return false
+}
+
+// ListStores asks a node which stores its topology has. About may name one of them. It is answered by a StoreList.
+type ListStores struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	About         *About                 `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListStores) Reset() {
+	*x = ListStores{}
+	mi := &file_query_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListStores) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListStores) ProtoMessage() {}
+
+func (x *ListStores) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListStores.ProtoReflect.Descriptor instead.
+func (*ListStores) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ListStores) GetAbout() *About {
+	if x != nil {
+		return x.About
+	}
+	return nil
+}
+
+// Locate asks a node who has the partitions of the store that About names: the partition of a key, the one that About
+// names, or all. It is answered by Locations.
+type Locate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	About         *About                 `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
+	Key           []byte                 `protobuf:"bytes,2,opt,name=key,proto3,oneof" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Locate) Reset() {
+	*x = Locate{}
+	mi := &file_query_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Locate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Locate) ProtoMessage() {}
+
+func (x *Locate) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Locate.ProtoReflect.Descriptor instead.
+func (*Locate) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Locate) GetAbout() *About {
+	if x != nil {
+		return x.About
+	}
+	return nil
+}
+
+func (x *Locate) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+// ListRestores asks a node which restores are under way, of all stores or of the one that About names. It is answered by
+// a RestoreList.
+type ListRestores struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	About         *About                 `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRestores) Reset() {
+	*x = ListRestores{}
+	mi := &file_query_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRestores) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRestores) ProtoMessage() {}
+
+func (x *ListRestores) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRestores.ProtoReflect.Descriptor instead.
+func (*ListRestores) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ListRestores) GetAbout() *About {
 	if x != nil {
 		return x.About
 	}
@@ -599,7 +837,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_query_proto_msgTypes[5]
+	mi := &file_query_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -611,7 +849,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[5]
+	mi := &file_query_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -624,7 +862,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{5}
+	return file_query_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Entry) GetKey() []byte {
@@ -660,7 +898,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_query_proto_msgTypes[6]
+	mi := &file_query_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -672,7 +910,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[6]
+	mi := &file_query_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -685,7 +923,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{6}
+	return file_query_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Position) GetTopic() string {
@@ -721,7 +959,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_query_proto_msgTypes[7]
+	mi := &file_query_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +971,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[7]
+	mi := &file_query_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +984,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{7}
+	return file_query_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Lease) GetKind() string {
@@ -783,7 +1021,7 @@ type Value struct {
 
 func (x *Value) Reset() {
 	*x = Value{}
-	mi := &file_query_proto_msgTypes[8]
+	mi := &file_query_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +1033,7 @@ func (x *Value) String() string {
 func (*Value) ProtoMessage() {}
 
 func (x *Value) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[8]
+	mi := &file_query_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +1046,7 @@ func (x *Value) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Value.ProtoReflect.Descriptor instead.
 func (*Value) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{8}
+	return file_query_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Value) GetPresent() bool {
@@ -844,7 +1082,7 @@ type Page struct {
 
 func (x *Page) Reset() {
 	*x = Page{}
-	mi := &file_query_proto_msgTypes[9]
+	mi := &file_query_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -856,7 +1094,7 @@ func (x *Page) String() string {
 func (*Page) ProtoMessage() {}
 
 func (x *Page) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[9]
+	mi := &file_query_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -869,7 +1107,7 @@ func (x *Page) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Page.ProtoReflect.Descriptor instead.
 func (*Page) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{9}
+	return file_query_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Page) GetEntries() []*Entry {
@@ -896,7 +1134,7 @@ type CountReply struct {
 
 func (x *CountReply) Reset() {
 	*x = CountReply{}
-	mi := &file_query_proto_msgTypes[10]
+	mi := &file_query_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -908,7 +1146,7 @@ func (x *CountReply) String() string {
 func (*CountReply) ProtoMessage() {}
 
 func (x *CountReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[10]
+	mi := &file_query_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -921,7 +1159,7 @@ func (x *CountReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountReply.ProtoReflect.Descriptor instead.
 func (*CountReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{10}
+	return file_query_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CountReply) GetEntries() int64 {
@@ -938,6 +1176,454 @@ func (x *CountReply) GetApproximate() bool {
 	return false
 }
 
+// Values is the answer to a GetMany.
+type Values struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Values        []*Value               `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Values) Reset() {
+	*x = Values{}
+	mi := &file_query_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Values) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Values) ProtoMessage() {}
+
+func (x *Values) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Values.ProtoReflect.Descriptor instead.
+func (*Values) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Values) GetValues() []*Value {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+type Store struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Kind       string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	KeyCodec   string                 `protobuf:"bytes,3,opt,name=key_codec,json=keyCodec,proto3" json:"key_codec,omitempty"`
+	ValueCodec string                 `protobuf:"bytes,4,opt,name=value_codec,json=valueCodec,proto3" json:"value_codec,omitempty"`
+	// 0: not known yet.
+	Partitions    int32 `protobuf:"varint,5,opt,name=partitions,proto3" json:"partitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Store) Reset() {
+	*x = Store{}
+	mi := &file_query_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Store) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Store) ProtoMessage() {}
+
+func (x *Store) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Store.ProtoReflect.Descriptor instead.
+func (*Store) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Store) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Store) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Store) GetKeyCodec() string {
+	if x != nil {
+		return x.KeyCodec
+	}
+	return ""
+}
+
+func (x *Store) GetValueCodec() string {
+	if x != nil {
+		return x.ValueCodec
+	}
+	return ""
+}
+
+func (x *Store) GetPartitions() int32 {
+	if x != nil {
+		return x.Partitions
+	}
+	return 0
+}
+
+// StoreList is the answer to a ListStores, in the order of the names.
+type StoreList struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stores        []*Store               `protobuf:"bytes,1,rep,name=stores,proto3" json:"stores,omitempty"`
+	NodeState     string                 `protobuf:"bytes,2,opt,name=node_state,json=nodeState,proto3" json:"node_state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreList) Reset() {
+	*x = StoreList{}
+	mi := &file_query_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreList) ProtoMessage() {}
+
+func (x *StoreList) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreList.ProtoReflect.Descriptor instead.
+func (*StoreList) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *StoreList) GetStores() []*Store {
+	if x != nil {
+		return x.Stores
+	}
+	return nil
+}
+
+func (x *StoreList) GetNodeState() string {
+	if x != nil {
+		return x.NodeState
+	}
+	return ""
+}
+
+// Location is what a node knows about who has one store partition.
+type Location struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Partition int32                  `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	// host:port for queries; empty: not known, or the owner has none.
+	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	// This node has it, or is about to.
+	Here bool `protobuf:"varint,3,opt,name=here,proto3" json:"here,omitempty"`
+	// What this node does with it: none, opening, restoring, serving, revoked, failed, standby.
+	State       string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	Epoch       uint64 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	ThreadState string `protobuf:"bytes,6,opt,name=thread_state,json=threadState,proto3" json:"thread_state,omitempty"`
+	// How far the restore is, if one is under way here.
+	Progress      *Progress `protobuf:"bytes,7,opt,name=progress,proto3" json:"progress,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Location) Reset() {
+	*x = Location{}
+	mi := &file_query_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Location) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Location) ProtoMessage() {}
+
+func (x *Location) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Location.ProtoReflect.Descriptor instead.
+func (*Location) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Location) GetPartition() int32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *Location) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *Location) GetHere() bool {
+	if x != nil {
+		return x.Here
+	}
+	return false
+}
+
+func (x *Location) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Location) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Location) GetThreadState() string {
+	if x != nil {
+		return x.ThreadState
+	}
+	return ""
+}
+
+func (x *Location) GetProgress() *Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+// Locations is the answer to a Locate.
+type Locations struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many partitions the store has.
+	Partitions    int32       `protobuf:"varint,1,opt,name=partitions,proto3" json:"partitions,omitempty"`
+	Locations     []*Location `protobuf:"bytes,2,rep,name=locations,proto3" json:"locations,omitempty"`
+	NodeState     string      `protobuf:"bytes,3,opt,name=node_state,json=nodeState,proto3" json:"node_state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Locations) Reset() {
+	*x = Locations{}
+	mi := &file_query_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Locations) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Locations) ProtoMessage() {}
+
+func (x *Locations) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Locations.ProtoReflect.Descriptor instead.
+func (*Locations) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Locations) GetPartitions() int32 {
+	if x != nil {
+		return x.Partitions
+	}
+	return 0
+}
+
+func (x *Locations) GetLocations() []*Location {
+	if x != nil {
+		return x.Locations
+	}
+	return nil
+}
+
+func (x *Locations) GetNodeState() string {
+	if x != nil {
+		return x.NodeState
+	}
+	return ""
+}
+
+type Restore struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Store     string                 `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`
+	Partition int32                  `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	Progress  *Progress              `protobuf:"bytes,3,opt,name=progress,proto3" json:"progress,omitempty"`
+	// Milliseconds that it is expected to take yet; 0: not known.
+	LeftMs        int64 `protobuf:"varint,4,opt,name=left_ms,json=leftMs,proto3" json:"left_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Restore) Reset() {
+	*x = Restore{}
+	mi := &file_query_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Restore) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Restore) ProtoMessage() {}
+
+func (x *Restore) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Restore.ProtoReflect.Descriptor instead.
+func (*Restore) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Restore) GetStore() string {
+	if x != nil {
+		return x.Store
+	}
+	return ""
+}
+
+func (x *Restore) GetPartition() int32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *Restore) GetProgress() *Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+func (x *Restore) GetLeftMs() int64 {
+	if x != nil {
+		return x.LeftMs
+	}
+	return 0
+}
+
+// RestoreList is the answer to a ListRestores, in the order of stores and partitions.
+type RestoreList struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Restores      []*Restore             `protobuf:"bytes,1,rep,name=restores,proto3" json:"restores,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreList) Reset() {
+	*x = RestoreList{}
+	mi := &file_query_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreList) ProtoMessage() {}
+
+func (x *RestoreList) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreList.ProtoReflect.Descriptor instead.
+func (*RestoreList) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *RestoreList) GetRestores() []*Restore {
+	if x != nil {
+		return x.Restores
+	}
+	return nil
+}
+
 type Progress struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Restored  int64                  `protobuf:"varint,1,opt,name=restored,proto3" json:"restored,omitempty"`
@@ -950,7 +1636,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_query_proto_msgTypes[11]
+	mi := &file_query_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -962,7 +1648,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[11]
+	mi := &file_query_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -975,7 +1661,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{11}
+	return file_query_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Progress) GetRestored() int64 {
@@ -1016,15 +1702,19 @@ type Failure struct {
 	Progress *Progress `protobuf:"bytes,11,opt,name=progress,proto3" json:"progress,omitempty"`
 	LastKey  []byte    `protobuf:"bytes,12,opt,name=last_key,json=lastKey,proto3,oneof" json:"last_key,omitempty"`
 	Wraps    Wraps     `protobuf:"varint,13,opt,name=wraps,proto3,enum=millrace.query.v1.Wraps" json:"wraps,omitempty"`
-	// What is wrong with the question; set by the kinds that are the caller's mistake only.
-	Detail        string `protobuf:"bytes,14,opt,name=detail,proto3" json:"detail,omitempty"`
+	// What is wrong with the question, or what was reached of at_least. It holds nothing of the host.
+	Detail string `protobuf:"bytes,14,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Milliseconds that a restore is expected to take yet; 0: not known.
+	LeftMs int64 `protobuf:"varint,15,opt,name=left_ms,json=leftMs,proto3" json:"left_ms,omitempty"`
+	// Where the store is that a question has waited for in vain.
+	Reached       []*Position `protobuf:"bytes,16,rep,name=reached,proto3" json:"reached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_query_proto_msgTypes[12]
+	mi := &file_query_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +1726,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[12]
+	mi := &file_query_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +1739,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{12}
+	return file_query_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Failure) GetKind() Kind {
@@ -1143,6 +1833,20 @@ func (x *Failure) GetDetail() string {
 	return ""
 }
 
+func (x *Failure) GetLeftMs() int64 {
+	if x != nil {
+		return x.LeftMs
+	}
+	return 0
+}
+
+func (x *Failure) GetReached() []*Position {
+	if x != nil {
+		return x.Reached
+	}
+	return nil
+}
+
 // Reply is the answer to every question: a value or one failure.
 type Reply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1151,6 +1855,11 @@ type Reply struct {
 	Partition int32       `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
 	Epoch     uint64      `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Position  []*Position `protobuf:"bytes,4,rep,name=position,proto3" json:"position,omitempty"`
+	// A standby has answered, which is so many changelog offsets behind.
+	Standby bool  `protobuf:"varint,5,opt,name=standby,proto3" json:"standby,omitempty"`
+	Lag     int64 `protobuf:"varint,6,opt,name=lag,proto3" json:"lag,omitempty"`
+	// The node is paused: the store is as it was when it was paused.
+	Paused bool `protobuf:"varint,7,opt,name=paused,proto3" json:"paused,omitempty"`
 	// Types that are valid to be assigned to Answer:
 	//
 	//	*Reply_Failure
@@ -1158,6 +1867,10 @@ type Reply struct {
 	//	*Reply_Page
 	//	*Reply_Count
 	//	*Reply_Lease
+	//	*Reply_Values
+	//	*Reply_Stores
+	//	*Reply_Locations
+	//	*Reply_Restores
 	Answer        isReply_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1165,7 +1878,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_query_proto_msgTypes[13]
+	mi := &file_query_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1890,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[13]
+	mi := &file_query_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1903,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{13}
+	return file_query_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Reply) GetStore() string {
@@ -1219,6 +1932,27 @@ func (x *Reply) GetPosition() []*Position {
 		return x.Position
 	}
 	return nil
+}
+
+func (x *Reply) GetStandby() bool {
+	if x != nil {
+		return x.Standby
+	}
+	return false
+}
+
+func (x *Reply) GetLag() int64 {
+	if x != nil {
+		return x.Lag
+	}
+	return 0
+}
+
+func (x *Reply) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
 }
 
 func (x *Reply) GetAnswer() isReply_Answer {
@@ -1273,6 +2007,42 @@ func (x *Reply) GetLease() *Lease {
 	return nil
 }
 
+func (x *Reply) GetValues() *Values {
+	if x != nil {
+		if x, ok := x.Answer.(*Reply_Values); ok {
+			return x.Values
+		}
+	}
+	return nil
+}
+
+func (x *Reply) GetStores() *StoreList {
+	if x != nil {
+		if x, ok := x.Answer.(*Reply_Stores); ok {
+			return x.Stores
+		}
+	}
+	return nil
+}
+
+func (x *Reply) GetLocations() *Locations {
+	if x != nil {
+		if x, ok := x.Answer.(*Reply_Locations); ok {
+			return x.Locations
+		}
+	}
+	return nil
+}
+
+func (x *Reply) GetRestores() *RestoreList {
+	if x != nil {
+		if x, ok := x.Answer.(*Reply_Restores); ok {
+			return x.Restores
+		}
+	}
+	return nil
+}
+
 type isReply_Answer interface {
 	isReply_Answer()
 }
@@ -1297,6 +2067,22 @@ type Reply_Lease struct {
 	Lease *Lease `protobuf:"bytes,14,opt,name=lease,proto3,oneof"`
 }
 
+type Reply_Values struct {
+	Values *Values `protobuf:"bytes,15,opt,name=values,proto3,oneof"`
+}
+
+type Reply_Stores struct {
+	Stores *StoreList `protobuf:"bytes,16,opt,name=stores,proto3,oneof"`
+}
+
+type Reply_Locations struct {
+	Locations *Locations `protobuf:"bytes,17,opt,name=locations,proto3,oneof"`
+}
+
+type Reply_Restores struct {
+	Restores *RestoreList `protobuf:"bytes,18,opt,name=restores,proto3,oneof"`
+}
+
 func (*Reply_Failure) isReply_Answer() {}
 
 func (*Reply_Value) isReply_Answer() {}
@@ -1307,11 +2093,19 @@ func (*Reply_Count) isReply_Answer() {}
 
 func (*Reply_Lease) isReply_Answer() {}
 
+func (*Reply_Values) isReply_Answer() {}
+
+func (*Reply_Stores) isReply_Answer() {}
+
+func (*Reply_Locations) isReply_Answer() {}
+
+func (*Reply_Restores) isReply_Answer() {}
+
 var File_query_proto protoreflect.FileDescriptor
 
 const file_query_proto_rawDesc = "" +
 	"\n" +
-	"\vquery.proto\x12\x11millrace.query.v1\"\x9a\x02\n" +
+	"\vquery.proto\x12\x11millrace.query.v1\"\x9b\x03\n" +
 	"\x05About\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12!\n" +
 	"\tpartition\x18\x02 \x01(\x05H\x00R\tpartition\x88\x01\x01\x12\x14\n" +
@@ -1323,16 +2117,25 @@ const file_query_proto_rawDesc = "" +
 	"\vdeadline_ms\x18\a \x01(\x03R\n" +
 	"deadlineMs\x12'\n" +
 	"\x0frequire_running\x18\b \x01(\bR\x0erequireRunning\x12\x12\n" +
-	"\x04held\x18\t \x01(\bR\x04heldB\f\n" +
+	"\x04held\x18\t \x01(\bR\x04held\x126\n" +
+	"\bat_least\x18\n" +
+	" \x03(\v2\x1b.millrace.query.v1.PositionR\aatLeast\x12\x1d\n" +
 	"\n" +
-	"_partitionJ\x04\b\n" +
-	"\x10\x14\"6\n" +
+	"timeout_ms\x18\v \x01(\x03R\ttimeoutMs\x12\x1c\n" +
+	"\amax_lag\x18\f \x01(\x03H\x01R\x06maxLag\x88\x01\x01B\f\n" +
+	"\n" +
+	"_partitionB\n" +
+	"\n" +
+	"\b_max_lagJ\x04\b\r\x10\x14\"6\n" +
 	"\x04Open\x12.\n" +
 	"\x05about\x18\x01 \x01(\v2\x18.millrace.query.v1.AboutR\x05about\"T\n" +
 	"\x03Get\x12.\n" +
 	"\x05about\x18\x01 \x01(\v2\x18.millrace.query.v1.AboutR\x05about\x12\x15\n" +
 	"\x03key\x18\x02 \x01(\fH\x00R\x03key\x88\x01\x01B\x06\n" +
-	"\x04_key\"\xa0\x02\n" +
+	"\x04_key\"M\n" +
+	"\aGetMany\x12.\n" +
+	"\x05about\x18\x01 \x01(\v2\x18.millrace.query.v1.AboutR\x05about\x12\x12\n" +
+	"\x04keys\x18\x02 \x03(\fR\x04keys\"\xa0\x02\n" +
 	"\x05Range\x12.\n" +
 	"\x05about\x18\x01 \x01(\v2\x18.millrace.query.v1.AboutR\x05about\x12\x17\n" +
 	"\x04from\x18\x02 \x01(\fH\x00R\x04from\x88\x01\x01\x12\x13\n" +
@@ -1345,8 +2148,18 @@ const file_query_proto_rawDesc = "" +
 	"\x06resume\x18\b \x01(\fH\x02R\x06resume\x88\x01\x01B\a\n" +
 	"\x05_fromB\x05\n" +
 	"\x03_toB\t\n" +
-	"\a_resume\"7\n" +
+	"\a_resume\"Y\n" +
 	"\x05Count\x12.\n" +
+	"\x05about\x18\x01 \x01(\v2\x18.millrace.query.v1.AboutR\x05about\x12 \n" +
+	"\vapproximate\x18\x02 \x01(\bR\vapproximate\"<\n" +
+	"\n" +
+	"ListStores\x12.\n" +
+	"\x05about\x18\x01 \x01(\v2\x18.millrace.query.v1.AboutR\x05about\"W\n" +
+	"\x06Locate\x12.\n" +
+	"\x05about\x18\x01 \x01(\v2\x18.millrace.query.v1.AboutR\x05about\x12\x15\n" +
+	"\x03key\x18\x02 \x01(\fH\x00R\x03key\x88\x01\x01B\x06\n" +
+	"\x04_key\">\n" +
+	"\fListRestores\x12.\n" +
 	"\x05about\x18\x01 \x01(\v2\x18.millrace.query.v1.AboutR\x05about\"M\n" +
 	"\x05Entry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
@@ -1371,12 +2184,49 @@ const file_query_proto_rawDesc = "" +
 	"\n" +
 	"CountReply\x12\x18\n" +
 	"\aentries\x18\x01 \x01(\x03R\aentries\x12 \n" +
-	"\vapproximate\x18\x02 \x01(\bR\vapproximate\"c\n" +
+	"\vapproximate\x18\x02 \x01(\bR\vapproximate\":\n" +
+	"\x06Values\x120\n" +
+	"\x06values\x18\x01 \x03(\v2\x18.millrace.query.v1.ValueR\x06values\"\x8d\x01\n" +
+	"\x05Store\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1b\n" +
+	"\tkey_codec\x18\x03 \x01(\tR\bkeyCodec\x12\x1f\n" +
+	"\vvalue_codec\x18\x04 \x01(\tR\n" +
+	"valueCodec\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\x05 \x01(\x05R\n" +
+	"partitions\"\\\n" +
+	"\tStoreList\x120\n" +
+	"\x06stores\x18\x01 \x03(\v2\x18.millrace.query.v1.StoreR\x06stores\x12\x1d\n" +
+	"\n" +
+	"node_state\x18\x02 \x01(\tR\tnodeState\"\xda\x01\n" +
+	"\bLocation\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\x05R\tpartition\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x12\n" +
+	"\x04here\x18\x03 \x01(\bR\x04here\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x14\n" +
+	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\x12!\n" +
+	"\fthread_state\x18\x06 \x01(\tR\vthreadState\x127\n" +
+	"\bprogress\x18\a \x01(\v2\x1b.millrace.query.v1.ProgressR\bprogress\"\x85\x01\n" +
+	"\tLocations\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\x01 \x01(\x05R\n" +
+	"partitions\x129\n" +
+	"\tlocations\x18\x02 \x03(\v2\x1b.millrace.query.v1.LocationR\tlocations\x12\x1d\n" +
+	"\n" +
+	"node_state\x18\x03 \x01(\tR\tnodeState\"\x8f\x01\n" +
+	"\aRestore\x12\x14\n" +
+	"\x05store\x18\x01 \x01(\tR\x05store\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\x05R\tpartition\x127\n" +
+	"\bprogress\x18\x03 \x01(\v2\x1b.millrace.query.v1.ProgressR\bprogress\x12\x17\n" +
+	"\aleft_ms\x18\x04 \x01(\x03R\x06leftMs\"E\n" +
+	"\vRestoreList\x126\n" +
+	"\brestores\x18\x01 \x03(\v2\x1a.millrace.query.v1.RestoreR\brestores\"c\n" +
 	"\bProgress\x12\x1a\n" +
 	"\brestored\x18\x01 \x01(\x03R\brestored\x12\x1c\n" +
 	"\tremaining\x18\x02 \x01(\x03R\tremaining\x12\x1d\n" +
 	"\n" +
-	"started_ms\x18\x03 \x01(\x03R\tstartedMs\"\xf5\x03\n" +
+	"started_ms\x18\x03 \x01(\x03R\tstartedMs\"\xc5\x04\n" +
 	"\aFailure\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.millrace.query.v1.KindR\x04kind\x12\x14\n" +
 	"\x05store\x18\x02 \x01(\tR\x05store\x12!\n" +
@@ -1392,22 +2242,31 @@ const file_query_proto_rawDesc = "" +
 	"\bprogress\x18\v \x01(\v2\x1b.millrace.query.v1.ProgressR\bprogress\x12\x1e\n" +
 	"\blast_key\x18\f \x01(\fH\x01R\alastKey\x88\x01\x01\x12.\n" +
 	"\x05wraps\x18\r \x01(\x0e2\x18.millrace.query.v1.WrapsR\x05wraps\x12\x16\n" +
-	"\x06detail\x18\x0e \x01(\tR\x06detailB\f\n" +
+	"\x06detail\x18\x0e \x01(\tR\x06detail\x12\x17\n" +
+	"\aleft_ms\x18\x0f \x01(\x03R\x06leftMs\x125\n" +
+	"\areached\x18\x10 \x03(\v2\x1b.millrace.query.v1.PositionR\areachedB\f\n" +
 	"\n" +
 	"_partitionB\v\n" +
-	"\t_last_keyJ\x04\b\b\x10\t\"\x9c\x03\n" +
+	"\t_last_keyJ\x04\b\b\x10\t\"\xc9\x05\n" +
 	"\x05Reply\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x127\n" +
-	"\bposition\x18\x04 \x03(\v2\x1b.millrace.query.v1.PositionR\bposition\x126\n" +
+	"\bposition\x18\x04 \x03(\v2\x1b.millrace.query.v1.PositionR\bposition\x12\x18\n" +
+	"\astandby\x18\x05 \x01(\bR\astandby\x12\x10\n" +
+	"\x03lag\x18\x06 \x01(\x03R\x03lag\x12\x16\n" +
+	"\x06paused\x18\a \x01(\bR\x06paused\x126\n" +
 	"\afailure\x18\n" +
 	" \x01(\v2\x1a.millrace.query.v1.FailureH\x00R\afailure\x120\n" +
 	"\x05value\x18\v \x01(\v2\x18.millrace.query.v1.ValueH\x00R\x05value\x12-\n" +
 	"\x04page\x18\f \x01(\v2\x17.millrace.query.v1.PageH\x00R\x04page\x125\n" +
 	"\x05count\x18\r \x01(\v2\x1d.millrace.query.v1.CountReplyH\x00R\x05count\x120\n" +
-	"\x05lease\x18\x0e \x01(\v2\x18.millrace.query.v1.LeaseH\x00R\x05leaseB\b\n" +
-	"\x06answerJ\x04\b\x0f\x10\x1e*\xf0\x03\n" +
+	"\x05lease\x18\x0e \x01(\v2\x18.millrace.query.v1.LeaseH\x00R\x05lease\x123\n" +
+	"\x06values\x18\x0f \x01(\v2\x19.millrace.query.v1.ValuesH\x00R\x06values\x126\n" +
+	"\x06stores\x18\x10 \x01(\v2\x1c.millrace.query.v1.StoreListH\x00R\x06stores\x12<\n" +
+	"\tlocations\x18\x11 \x01(\v2\x1c.millrace.query.v1.LocationsH\x00R\tlocations\x12<\n" +
+	"\brestores\x18\x12 \x01(\v2\x1e.millrace.query.v1.RestoreListH\x00R\brestoresB\b\n" +
+	"\x06answerJ\x04\b\x13\x10\x1e*\xf0\x03\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18KIND_UNKNOWN_STATE_STORE\x10\x01\x12\"\n" +
@@ -1451,47 +2310,74 @@ func file_query_proto_rawDescGZIP() []byte {
 }
 
 var file_query_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_query_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_query_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_query_proto_goTypes = []any{
-	(Kind)(0),          // 0: millrace.query.v1.Kind
-	(Retry)(0),         // 1: millrace.query.v1.Retry
-	(Wraps)(0),         // 2: millrace.query.v1.Wraps
-	(*About)(nil),      // 3: millrace.query.v1.About
-	(*Open)(nil),       // 4: millrace.query.v1.Open
-	(*Get)(nil),        // 5: millrace.query.v1.Get
-	(*Range)(nil),      // 6: millrace.query.v1.Range
-	(*Count)(nil),      // 7: millrace.query.v1.Count
-	(*Entry)(nil),      // 8: millrace.query.v1.Entry
-	(*Position)(nil),   // 9: millrace.query.v1.Position
-	(*Lease)(nil),      // 10: millrace.query.v1.Lease
-	(*Value)(nil),      // 11: millrace.query.v1.Value
-	(*Page)(nil),       // 12: millrace.query.v1.Page
-	(*CountReply)(nil), // 13: millrace.query.v1.CountReply
-	(*Progress)(nil),   // 14: millrace.query.v1.Progress
-	(*Failure)(nil),    // 15: millrace.query.v1.Failure
-	(*Reply)(nil),      // 16: millrace.query.v1.Reply
+	(Kind)(0),            // 0: millrace.query.v1.Kind
+	(Retry)(0),           // 1: millrace.query.v1.Retry
+	(Wraps)(0),           // 2: millrace.query.v1.Wraps
+	(*About)(nil),        // 3: millrace.query.v1.About
+	(*Open)(nil),         // 4: millrace.query.v1.Open
+	(*Get)(nil),          // 5: millrace.query.v1.Get
+	(*GetMany)(nil),      // 6: millrace.query.v1.GetMany
+	(*Range)(nil),        // 7: millrace.query.v1.Range
+	(*Count)(nil),        // 8: millrace.query.v1.Count
+	(*ListStores)(nil),   // 9: millrace.query.v1.ListStores
+	(*Locate)(nil),       // 10: millrace.query.v1.Locate
+	(*ListRestores)(nil), // 11: millrace.query.v1.ListRestores
+	(*Entry)(nil),        // 12: millrace.query.v1.Entry
+	(*Position)(nil),     // 13: millrace.query.v1.Position
+	(*Lease)(nil),        // 14: millrace.query.v1.Lease
+	(*Value)(nil),        // 15: millrace.query.v1.Value
+	(*Page)(nil),         // 16: millrace.query.v1.Page
+	(*CountReply)(nil),   // 17: millrace.query.v1.CountReply
+	(*Values)(nil),       // 18: millrace.query.v1.Values
+	(*Store)(nil),        // 19: millrace.query.v1.Store
+	(*StoreList)(nil),    // 20: millrace.query.v1.StoreList
+	(*Location)(nil),     // 21: millrace.query.v1.Location
+	(*Locations)(nil),    // 22: millrace.query.v1.Locations
+	(*Restore)(nil),      // 23: millrace.query.v1.Restore
+	(*RestoreList)(nil),  // 24: millrace.query.v1.RestoreList
+	(*Progress)(nil),     // 25: millrace.query.v1.Progress
+	(*Failure)(nil),      // 26: millrace.query.v1.Failure
+	(*Reply)(nil),        // 27: millrace.query.v1.Reply
 }
 var file_query_proto_depIdxs = []int32{
-	3,  // 0: millrace.query.v1.Open.about:type_name -> millrace.query.v1.About
-	3,  // 1: millrace.query.v1.Get.about:type_name -> millrace.query.v1.About
-	3,  // 2: millrace.query.v1.Range.about:type_name -> millrace.query.v1.About
-	3,  // 3: millrace.query.v1.Count.about:type_name -> millrace.query.v1.About
-	8,  // 4: millrace.query.v1.Page.entries:type_name -> millrace.query.v1.Entry
-	0,  // 5: millrace.query.v1.Failure.kind:type_name -> millrace.query.v1.Kind
-	1,  // 6: millrace.query.v1.Failure.retry:type_name -> millrace.query.v1.Retry
-	14, // 7: millrace.query.v1.Failure.progress:type_name -> millrace.query.v1.Progress
-	2,  // 8: millrace.query.v1.Failure.wraps:type_name -> millrace.query.v1.Wraps
-	9,  // 9: millrace.query.v1.Reply.position:type_name -> millrace.query.v1.Position
-	15, // 10: millrace.query.v1.Reply.failure:type_name -> millrace.query.v1.Failure
-	11, // 11: millrace.query.v1.Reply.value:type_name -> millrace.query.v1.Value
-	12, // 12: millrace.query.v1.Reply.page:type_name -> millrace.query.v1.Page
-	13, // 13: millrace.query.v1.Reply.count:type_name -> millrace.query.v1.CountReply
-	10, // 14: millrace.query.v1.Reply.lease:type_name -> millrace.query.v1.Lease
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	13, // 0: millrace.query.v1.About.at_least:type_name -> millrace.query.v1.Position
+	3,  // 1: millrace.query.v1.Open.about:type_name -> millrace.query.v1.About
+	3,  // 2: millrace.query.v1.Get.about:type_name -> millrace.query.v1.About
+	3,  // 3: millrace.query.v1.GetMany.about:type_name -> millrace.query.v1.About
+	3,  // 4: millrace.query.v1.Range.about:type_name -> millrace.query.v1.About
+	3,  // 5: millrace.query.v1.Count.about:type_name -> millrace.query.v1.About
+	3,  // 6: millrace.query.v1.ListStores.about:type_name -> millrace.query.v1.About
+	3,  // 7: millrace.query.v1.Locate.about:type_name -> millrace.query.v1.About
+	3,  // 8: millrace.query.v1.ListRestores.about:type_name -> millrace.query.v1.About
+	12, // 9: millrace.query.v1.Page.entries:type_name -> millrace.query.v1.Entry
+	15, // 10: millrace.query.v1.Values.values:type_name -> millrace.query.v1.Value
+	19, // 11: millrace.query.v1.StoreList.stores:type_name -> millrace.query.v1.Store
+	25, // 12: millrace.query.v1.Location.progress:type_name -> millrace.query.v1.Progress
+	21, // 13: millrace.query.v1.Locations.locations:type_name -> millrace.query.v1.Location
+	25, // 14: millrace.query.v1.Restore.progress:type_name -> millrace.query.v1.Progress
+	23, // 15: millrace.query.v1.RestoreList.restores:type_name -> millrace.query.v1.Restore
+	0,  // 16: millrace.query.v1.Failure.kind:type_name -> millrace.query.v1.Kind
+	1,  // 17: millrace.query.v1.Failure.retry:type_name -> millrace.query.v1.Retry
+	25, // 18: millrace.query.v1.Failure.progress:type_name -> millrace.query.v1.Progress
+	2,  // 19: millrace.query.v1.Failure.wraps:type_name -> millrace.query.v1.Wraps
+	13, // 20: millrace.query.v1.Failure.reached:type_name -> millrace.query.v1.Position
+	13, // 21: millrace.query.v1.Reply.position:type_name -> millrace.query.v1.Position
+	26, // 22: millrace.query.v1.Reply.failure:type_name -> millrace.query.v1.Failure
+	15, // 23: millrace.query.v1.Reply.value:type_name -> millrace.query.v1.Value
+	16, // 24: millrace.query.v1.Reply.page:type_name -> millrace.query.v1.Page
+	17, // 25: millrace.query.v1.Reply.count:type_name -> millrace.query.v1.CountReply
+	14, // 26: millrace.query.v1.Reply.lease:type_name -> millrace.query.v1.Lease
+	18, // 27: millrace.query.v1.Reply.values:type_name -> millrace.query.v1.Values
+	20, // 28: millrace.query.v1.Reply.stores:type_name -> millrace.query.v1.StoreList
+	22, // 29: millrace.query.v1.Reply.locations:type_name -> millrace.query.v1.Locations
+	24, // 30: millrace.query.v1.Reply.restores:type_name -> millrace.query.v1.RestoreList
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_query_proto_init() }
@@ -1501,14 +2387,19 @@ func file_query_proto_init() {
 	}
 	file_query_proto_msgTypes[0].OneofWrappers = []any{}
 	file_query_proto_msgTypes[2].OneofWrappers = []any{}
-	file_query_proto_msgTypes[3].OneofWrappers = []any{}
-	file_query_proto_msgTypes[12].OneofWrappers = []any{}
-	file_query_proto_msgTypes[13].OneofWrappers = []any{
+	file_query_proto_msgTypes[4].OneofWrappers = []any{}
+	file_query_proto_msgTypes[7].OneofWrappers = []any{}
+	file_query_proto_msgTypes[23].OneofWrappers = []any{}
+	file_query_proto_msgTypes[24].OneofWrappers = []any{
 		(*Reply_Failure)(nil),
 		(*Reply_Value)(nil),
 		(*Reply_Page)(nil),
 		(*Reply_Count)(nil),
 		(*Reply_Lease)(nil),
+		(*Reply_Values)(nil),
+		(*Reply_Stores)(nil),
+		(*Reply_Locations)(nil),
+		(*Reply_Restores)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1516,7 +2407,7 @@ func file_query_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_query_proto_rawDesc), len(file_query_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   14,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -8,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/millrace-io/millrace/query"
+	"github.com/millrace-io/millrace/query/querypb"
 )
 
 // directory is the gates of one application on one actor system. It is registered there as a process, so that a later
@@ -19,6 +21,12 @@ type directory struct {
 	app     string
 	current atomic.Pointer[Router]
 	dropped atomic.Int64
+	// published counts what could end a lease or an answer; see query.Watch.
+	published atomic.Uint64
+	// base is the epoch before the first lease of each gate. It is drawn by chance, so that a View of another process, or of
+	// an earlier life of this one, matches no lease here. It has room for a million leases and fits in a JSON number.
+	base uint64
+	pid  *actor.PID
 
 	mu    sync.Mutex
 	gates map[address]*gate
@@ -26,8 +34,30 @@ type directory struct {
 
 var _ actor.Process = (*directory)(nil)
 
-// SendUserMessage implements actor.Process. Nobody has its PID.
-func (d *directory) SendUserMessage(*actor.PID, any) {}
+// SendUserMessage implements actor.Process: it answers the questions that are about the node.
+func (d *directory) SendUserMessage(_ *actor.PID, message any) {
+	_, m, sender := actor.UnwrapEnvelope(message)
+	if sender == nil {
+		d.dropped.Add(1)
+		return
+	}
+	q, ok := m.(query.Question)
+	if !ok || !query.OfNode(q) {
+		d.send(sender, query.ToReply(query.Invalid("", query.NoPartition, "the message is not a question about the node: send it to a store partition")))
+		return
+	}
+	d.send(sender, d.current.Load().catalogue(q, nil))
+}
+
+// send answers, unless nobody is there any more: an asker that has stopped waiting is no dead letter.
+func (d *directory) send(to *actor.PID, r *querypb.Reply) {
+	process, ok := d.system.ProcessRegistry.Get(to)
+	if !ok {
+		d.dropped.Add(1)
+		return
+	}
+	process.SendUserMessage(to, r)
+}
 
 // SendSystemMessage implements actor.Process.
 func (d *directory) SendSystemMessage(*actor.PID, any) {}
@@ -37,8 +67,9 @@ func (d *directory) Stop(*actor.PID) {}
 
 // directoryOf finds the application's directory or makes it.
 func directoryOf(system *actor.ActorSystem, app string) *directory {
-	d := &directory{system: system, app: app, gates: map[address]*gate{}}
+	d := &directory{system: system, app: app, gates: map[address]*gate{}, base: (rand.Uint64N(1<<32) + 1) << 20}
 	id := app + "/query"
+	d.pid = system.NewLocalPID(id)
 	pid, fresh := system.ProcessRegistry.Add(d, id)
 	if fresh {
 		return d
@@ -61,6 +92,7 @@ func replace(system *actor.ActorSystem, pid *actor.PID, ours actor.Process) {
 // that no View of it matches a lease of r.
 func (d *directory) takeOver(r *Router) {
 	before := d.current.Swap(r)
+	d.published.Add(1)
 	if before == nil {
 		return
 	}
@@ -78,13 +110,24 @@ func (d *directory) all() (gates []*gate) {
 	return gates
 }
 
+func (d *directory) newGate(at address) *gate {
+	return &gate{directory: d, at: at, outstanding: map[uint32]pending{}, lease: lease{epoch: d.base}}
+}
+
+// existing is nil if nobody has asked for that gate and nothing was published for it.
+func (d *directory) existing(at address) *gate {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.gates[at]
+}
+
 func (d *directory) gate(at address) *gate {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if g := d.gates[at]; g != nil {
 		return g
 	}
-	g := &gate{directory: d, at: at, outstanding: map[uint32]pending{}}
+	g := d.newGate(at)
 	// The name goes to a process that is complete, or a question could reach it before it is.
 	id := d.app + "/query/" + at.store + "/" + strconv.Itoa(int(at.partition))
 	g.pid = d.system.NewLocalPID(id)

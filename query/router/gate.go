@@ -19,10 +19,13 @@ type lease struct {
 	epoch    uint64
 	target   *actor.PID
 	progress *lifecycle.Progress
-	err      error
+	// lag is how many changelog offsets a standby is behind.
+	lag int64
+	err error
 }
 
-// pending is one question that was forwarded.
+// pending is one question that was forwarded. Its sender is nil once it was answered with DeadlineExceeded: the question is
+// in the store actor's mailbox all the same, and counts as outstanding until the actor has taken it.
 type pending struct {
 	sender   *actor.PID
 	epoch    uint64
@@ -60,7 +63,7 @@ func (g *gate) SendSystemMessage(_ *actor.PID, message any) {
 		return
 	}
 	g.publish(g.directory.current.Load(), func(l *lease) {
-		if l.state == query.LeaseServing && l.target.Equal(m.Who) {
+		if (l.state == query.LeaseServing || l.state == query.LeaseStandby) && l.target.Equal(m.Who) {
 			l.state, l.err = query.LeaseFailed, query.ErrStateStoreClosed
 		}
 	})
@@ -78,6 +81,8 @@ func (g *gate) SendUserMessage(to *actor.PID, message any) {
 	switch {
 	case ok && sender == nil:
 		g.directory.dropped.Add(1) // nobody waits for an answer
+	case ok && query.OfNode(q):
+		g.directory.send(sender, g.directory.current.Load().catalogue(q, &g.at))
 	case ok:
 		g.ask(q, sender)
 	case to.GetRequestId() != 0:
@@ -112,10 +117,13 @@ func (g *gate) admit(r *Router, q query.Question, sender *actor.PID) (id uint32,
 		if s.Mistake == kind {
 			f.Detail = detail
 		}
+		if kind == query.UnknownStateStore {
+			f.Detail = r.known()
+		}
 		return 0, nil, f
 	}
 	deadline := now.Add(r.opts.Wait)
-	if d, ok := query.Deadline(q); ok && d.Before(deadline) {
+	if d, ok := query.Deadline(q, now); ok && d.Before(deadline) {
 		deadline = d
 	}
 	for g.last++; g.last == 0 || g.taken(g.last); g.last++ {
@@ -134,7 +142,7 @@ func (g *gate) situation(r *Router) query.Situation {
 	thread, has := r.threads[g.lease.thread]
 	return query.Situation{
 		Node: r.node, Declared: declared, Partitions: r.partitions[g.at.store], Partition: g.at.partition,
-		Thread: thread.State, HasThread: has, Lease: g.lease.state, LeaseEpoch: g.lease.epoch,
+		Thread: thread.State, HasThread: has, Lease: g.lease.state, LeaseEpoch: g.lease.epoch, Lag: g.lease.lag,
 		OwnerElsewhere: owner != "" && owner != r.opts.Endpoint,
 	}
 }
@@ -144,37 +152,41 @@ func (g *gate) asked(r *Router, s *query.Situation, q query.Question, now time.T
 	about := q.GetAbout()
 	s.Epoch, s.Held, s.RequireRunning = about.GetEpoch(), about.GetHeld() || about.GetEpoch() != 0, about.GetRequireRunning()
 	s.Full = len(g.outstanding) >= r.opts.Outstanding
-	if d, ok := query.Deadline(q); ok {
-		s.Late = now.After(d)
+	if d, ok := query.Deadline(q, now); ok {
+		s.Late = !now.Before(d)
+	}
+	if about.GetMaxLag() >= 0 && about != nil && about.MaxLag != nil {
+		s.Stale, s.MaxLag = true, about.GetMaxLag()
 	}
 	if (about.GetStore() != "" && about.GetStore() != g.at.store) || (about != nil && about.Partition != nil && *about.Partition != g.at.partition) {
 		s.Mistake = query.InvalidQuery
 		return "it names another store partition than the one whose address it was sent to"
 	}
-	info := r.stores[g.at.store]
-	for _, c := range [...]struct{ what, asked, has string }{
-		{"kind", about.GetKind(), info.Kind}, {"key codec", about.GetKeyCodec(), info.KeyCodec}, {"value codec", about.GetValueCodec(), info.ValueCodec},
-	} {
-		if c.asked != "" && c.asked != c.has {
-			s.Mistake = query.StateStoreTypeMismatch
-			return "its " + c.what + " is " + c.has + ", and the question's is " + c.asked
-		}
-	}
-	return ""
+	return r.mistake(s, g.at.store, q)
 }
 
 // failure fills in what was published. Both locks are held.
 func (g *gate) failure(r *Router, kind query.Kind, s *query.Situation) *query.Failure {
 	f := query.New(kind, g.at.store, g.at.partition)
-	f.NodeState, f.Epoch, f.Progress, f.Cause = s.Node.String(), g.lease.epoch, g.lease.progress, s.Wraps(kind)
+	f.NodeState, f.Progress, f.Cause = s.Node.String(), g.lease.progress, s.Wraps(kind)
+	if g.lease.epoch != g.directory.base {
+		f.Epoch = g.lease.epoch
+	}
 	if s.HasThread {
 		f.ThreadState = s.Thread.String()
 		if retry := r.threads[g.lease.thread].Retry; kind == query.StreamThreadRebalancing && !retry.IsZero() {
 			f.RetryAfter = max(f.RetryAfter, time.Until(retry))
 		}
 	}
-	if kind == query.StoreFailure || kind == query.StreamThreadRebalancing {
+	switch kind {
+	case query.StoreFailure:
+		f.Cause, f.Retry = g.lease.err, query.Here // the incarnation ends with its engine, and the next one rebuilds the state
+	case query.StreamThreadRebalancing:
 		f.Cause = g.lease.err
+		if p := g.lease.progress; p != nil {
+			f.Left = query.Estimate(*p, time.Now())
+			f.RetryAfter = max(f.RetryAfter, min(f.Left/4, time.Second))
+		}
 	}
 	if s.OwnerElsewhere {
 		f.Owner = r.owners[g.at.store][g.at.partition]
@@ -192,8 +204,12 @@ func (g *gate) publish(r *Router, change func(*lease)) {
 	if g.directory.current.Load() == r {
 		before := g.lease
 		change(&g.lease)
-		if before.state == query.LeaseServing && (g.lease.state != query.LeaseServing || g.lease.epoch != before.epoch) {
+		serving := before.state == query.LeaseServing || before.state == query.LeaseStandby
+		if serving && (g.lease.state != before.state || g.lease.epoch != before.epoch) {
 			waiting, f = g.end(r)
+		}
+		if g.lease.state != query.LeaseRestoring {
+			g.directory.published.Add(1)
 		}
 	}
 	g.mu.Unlock()
@@ -214,7 +230,9 @@ func (g *gate) failOutstanding(r *Router) {
 // end takes what is outstanding and says how it fails. Both locks are held.
 func (g *gate) end(r *Router) (waiting []pending, f *query.Failure) {
 	for _, p := range g.outstanding {
-		waiting = append(waiting, p)
+		if p.sender != nil {
+			waiting = append(waiting, p)
+		}
 	}
 	clear(g.outstanding)
 	s := g.situation(r)
@@ -236,7 +254,7 @@ func (g *gate) fail(to *actor.PID, f *query.Failure) { g.reply(to, query.ToReply
 
 func (g *gate) reply(to *actor.PID, r *querypb.Reply) {
 	r.Store, r.Partition = g.at.store, g.at.partition
-	g.directory.system.Root.Send(to, r)
+	g.directory.send(to, r)
 }
 
 // answered passes an answer of the store actor on. Only the first of answer, end of the lease and deadline counts.
@@ -244,8 +262,9 @@ func (g *gate) answered(id uint32, message any) {
 	g.mu.Lock()
 	p, waiting := g.outstanding[id]
 	delete(g.outstanding, id)
+	standby, lag := g.lease.state == query.LeaseStandby, g.lease.lag
 	g.mu.Unlock()
-	if !waiting {
+	if !waiting || p.sender == nil {
 		return
 	}
 	reply, ok := message.(*querypb.Reply)
@@ -259,6 +278,10 @@ func (g *gate) answered(id uint32, message any) {
 		f.Epoch = p.epoch
 	}
 	reply.Epoch = p.epoch
+	if standby {
+		reply.Standby, reply.Lag = true, lag
+	}
+	reply.Paused = g.directory.current.Load().paused.Load()
 	g.reply(p.sender, reply)
 }
 
@@ -284,9 +307,10 @@ func (g *gate) expire() {
 	now, next := time.Now(), time.Time{}
 	for id, p := range g.outstanding {
 		switch {
+		case p.sender == nil:
 		case !p.deadline.After(now):
 			late = append(late, p)
-			delete(g.outstanding, id)
+			g.outstanding[id] = pending{epoch: p.epoch}
 		case next.IsZero() || p.deadline.Before(next):
 			next = p.deadline
 		}

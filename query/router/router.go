@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -18,9 +19,9 @@ import (
 type Options struct {
 	// Endpoint is this node's own host:port for queries.
 	Endpoint string
-	// Outstanding is how many questions may wait at one gate [10,000]; more are answered with Overloaded.
+	// Outstanding is how many questions may wait at one gate [query.MaxOutstanding]; more are answered with Overloaded.
 	Outstanding int
-	// Wait is how long a question may wait at a gate if it names no earlier deadline [10 s].
+	// Wait is how long a question may wait at a gate if it names no earlier deadline [query.MaxWait].
 	Wait time.Duration
 }
 
@@ -36,6 +37,7 @@ type Router struct {
 	system    *actor.ActorSystem
 	directory *directory
 	opts      Options
+	paused    atomic.Bool
 
 	mu         sync.RWMutex
 	node       lifecycle.Node
@@ -55,10 +57,10 @@ type address struct {
 // by its state, and what the earlier one publishes is ignored.
 func New(system *actor.ActorSystem, app string, opts Options) *Router {
 	if opts.Outstanding <= 0 {
-		opts.Outstanding = 10_000
+		opts.Outstanding = query.MaxOutstanding
 	}
 	if opts.Wait <= 0 {
-		opts.Wait = 10 * time.Second
+		opts.Wait = query.MaxWait
 	}
 	r := &Router{system: system, opts: opts, threads: map[string]lifecycle.ThreadStatus{}, stores: map[string]StoreInfo{},
 		partitions: map[string]int32{}, owners: map[string]map[int32]string{}}
@@ -89,7 +91,11 @@ func (r *Router) PID(store string, partition int32) *actor.PID {
 	return r.directory.gate(address{store, partition}).pid
 }
 
-// Dropped counts the questions without a sender, which nobody could be answered for.
+// NodePID answers the questions that are about the node and not one store partition: querypb's ListStores, Locate and
+// ListRestores. A gate answers them too.
+func (r *Router) NodePID() *actor.PID { return r.directory.pid }
+
+// Dropped counts the questions without a sender, and the answers to askers that had stopped waiting.
 func (r *Router) Dropped() int64 { return r.directory.dropped.Load() }
 
 func (r *Router) publish(store string, partition int32, change func(*lease)) {
@@ -102,6 +108,7 @@ func (r *Router) Node(s lifecycle.Node) {
 	r.mu.Lock()
 	r.node = s
 	r.mu.Unlock()
+	r.directory.published.Add(1)
 	switch s {
 	case lifecycle.NodeNotRunning, lifecycle.NodePendingError, lifecycle.NodeError:
 		if r.directory.current.Load() == r {
@@ -115,8 +122,9 @@ func (r *Router) Node(s lifecycle.Node) {
 // Thread publishes a thread's state.
 func (r *Router) Thread(s lifecycle.ThreadStatus) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.threads[s.Name] = s
+	r.mu.Unlock()
+	r.directory.published.Add(1)
 }
 
 // Opening publishes that a store partition is assigned to a thread's incarnation and being opened.
@@ -145,9 +153,13 @@ func (r *Router) Serving(store string, partition int32, pid *actor.PID, _ uint64
 		}
 	})
 	if serving {
-		process, _ := r.system.ProcessRegistry.Get(pid)
-		process.SendSystemMessage(pid, &actor.Watch{Watcher: r.PID(store, partition)})
+		r.watch(store, partition, pid)
 	}
+}
+
+func (r *Router) watch(store string, partition int32, pid *actor.PID) {
+	process, _ := r.system.ProcessRegistry.Get(pid)
+	process.SendSystemMessage(pid, &actor.Watch{Watcher: r.PID(store, partition)})
 }
 
 // Revoked publishes that the lease has ended: what is outstanding fails at once. to is the new owner's endpoint, if known.
@@ -179,50 +191,97 @@ func (r *Router) setOwner(store string, partition int32, endpoint string) {
 // Owners publishes the endpoints of the partitions' owners in the group.
 func (r *Router) Owners(owners map[string]map[int32]string) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	for store, partitions := range owners {
 		for p, endpoint := range partitions {
 			r.setOwner(store, p, endpoint)
 		}
+	}
+	r.mu.Unlock()
+	r.directory.published.Add(1)
+}
+
+// Pause publishes that the node does not process, or does again. Its stores answer all the same, and their replies say so.
+func (r *Router) Pause(paused bool) { r.paused.Store(paused) }
+
+// Standby publishes that pid follows the store's changelog for another node and is so many offsets behind. It answers
+// those who allow for that. The gate watches pid as Serving does.
+func (r *Router) Standby(store string, partition int32, thread string, pid *actor.PID, lag int64) {
+	fresh := false
+	r.publish(store, partition, func(l *lease) {
+		if fresh = l.state != query.LeaseStandby || !l.target.Equal(pid); fresh {
+			*l = lease{state: query.LeaseStandby, thread: thread, epoch: l.epoch + 1, target: pid}
+		}
+		l.lag = lag
+	})
+	if fresh {
+		r.watch(store, partition, pid)
 	}
 }
 
 // Partitions implements query.Client.
 func (r *Router) Partitions(_ context.Context, store string) (int32, error) {
 	r.mu.RLock()
+	defer r.mu.RUnlock()
 	_, known := r.stores[store]
-	n := r.partitions[store]
-	node := r.node
-	r.mu.RUnlock()
-	if known && n > 0 {
+	if n := r.partitions[store]; known && n > 0 {
 		return n, nil
 	}
-	kind, _ := query.Decide(query.Situation{Node: node, Declared: known})
+	kind, _ := query.Decide(query.Situation{Node: r.node, Declared: known})
 	f := query.New(kind, store, query.NoPartition)
-	f.NodeState = node.String()
+	f.NodeState = r.node.String()
+	if !known {
+		f.Detail = r.known()
+	}
 	return 0, f
 }
 
 // Ask implements query.Client. Its error is always a *query.Failure.
 func (r *Router) Ask(ctx context.Context, q query.Question) (*querypb.Reply, error) {
-	about := q.GetAbout()
-	store, partition := about.GetStore(), about.GetPartition()
-	answer, err := actors.Ask(ctx, r.system, r.PID(store, partition), q)
-	if err != nil {
-		kind := query.StoreFailure
-		if errors.Is(err, actors.ErrNoReply) {
-			kind = query.DeadlineExceeded
-		}
-		f := query.New(kind, store, partition)
-		f.Cause = err
-		return nil, f
+	switch q.(type) {
+	case *querypb.Range, *querypb.Open:
+		query.WatchOf(ctx).Arm(&r.directory.published)
 	}
-	reply, ok := answer.(*querypb.Reply)
-	if !ok {
-		return nil, query.New(query.StoreFailure, store, partition)
+	reply := r.local(q)
+	if reply == nil {
+		var err error
+		if reply, err = r.send(ctx, q); err != nil {
+			return nil, err
+		}
 	}
 	if err := query.FromReply(reply); err != nil {
 		return nil, err
 	}
 	return reply, nil
+}
+
+// local answers what needs no store actor: questions about the node, and those to store partitions of which nothing was
+// ever published. There is no gate for the latter, and asking makes none: names and numbers of callers cost no memory.
+func (r *Router) local(q query.Question) *querypb.Reply {
+	if query.OfNode(q) {
+		return r.catalogue(q, nil)
+	}
+	at := address{q.GetAbout().GetStore(), q.GetAbout().GetPartition()}
+	if r.directory.existing(at) != nil {
+		return nil
+	}
+	_, _, f := r.directory.newGate(at).admit(r, q, nil)
+	if f == nil || r.directory.existing(at) != nil {
+		return nil
+	}
+	return query.ToReply(f)
+}
+
+// send asks the gate and waits.
+func (r *Router) send(ctx context.Context, q query.Question) (*querypb.Reply, error) {
+	store, partition := q.GetAbout().GetStore(), q.GetAbout().GetPartition()
+	answer, err := actors.Ask(ctx, r.system, r.PID(store, partition), q)
+	if errors.Is(err, actors.ErrNoReply) {
+		return nil, query.GaveUp(ctx, store, partition)
+	}
+	if reply, ok := answer.(*querypb.Reply); ok && err == nil {
+		return reply, nil
+	}
+	f := query.New(query.StoreFailure, store, partition)
+	f.Cause = err
+	return nil, f
 }
