@@ -178,8 +178,8 @@ func (r *run) read(ctx context.Context, topic string, p int32, undone map[wire.T
 func (r *run) producers() (all []oracle.Producers) {
 	for _, n := range r.nodes {
 		for i := 1; i <= n.incarnation; i++ {
-			if t, ok := n.counters(i); ok {
-				all = append(all, oracle.Producers{Node: fmt.Sprintf("%s, process %d", n.name(), i), Created: t.ProducersCreated, Slots: uint64(r.threads)})
+			if c, ok := n.counters(i); ok {
+				all = append(all, oracle.Producers{Node: fmt.Sprintf("%s, process %d", n.name(), i), Created: c.Producers, Slots: uint64(r.threads)})
 			}
 		}
 	}
@@ -190,8 +190,8 @@ func (r *run) producers() (all []oracle.Producers) {
 func (r *run) count() {
 	for _, n := range r.nodes {
 		for i := 1; i <= n.incarnation; i++ {
-			if t, ok := n.counters(i); ok {
-				r.totals.transactions.add(t)
+			if c, ok := n.counters(i); ok {
+				r.totals.counters.add(c)
 			}
 		}
 	}

@@ -123,14 +123,14 @@ func reportCounts(node *millrace.Node, path string, ended <-chan struct{}) error
 	defer out.Close()
 	ticker := time.NewTicker(reportEvery)
 	defer ticker.Stop()
-	var last transactions
+	var last counters
 	for more := true; more; {
 		select {
 		case <-ticker.C:
 		case <-ended:
 			more = false
 		}
-		now := transactionsOf(node)
+		now := countersOf(node)
 		if now == last {
 			continue
 		}

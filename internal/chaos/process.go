@@ -164,19 +164,19 @@ func (n *node) status(ctx context.Context) (s status, err error) {
 }
 
 // counters are the last reported ones of a process; false if it has reported nothing.
-func (n *node) counters(incarnation int) (t transactions, ok bool) {
+func (n *node) counters(incarnation int) (c counters, ok bool) {
 	text, err := os.ReadFile(n.report(incarnation) + countsSuffix)
 	if err != nil {
-		return t, false
+		return c, false
 	}
 	// A process that was killed while it wrote leaves half a line at the end.
 	whole := text[:bytes.LastIndexByte(text, '\n')+1]
 	for line := range bytes.Lines(whole) {
-		if json.Unmarshal(line, &t) == nil {
+		if json.Unmarshal(line, &c) == nil {
 			ok = true
 		}
 	}
-	return t, ok
+	return c, ok
 }
 
 // tail is the end of the node's log.

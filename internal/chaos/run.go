@@ -93,7 +93,6 @@ func (r *run) whole(ctx context.Context) ([]oracle.Violation, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.say("the outputs and changelogs hold abort markers of %d transactions", r.abortMarkers)
 	return oracle.Check(w), nil
 }
 
@@ -201,6 +200,8 @@ var errVacuous = errors.New("no fault hit an open transaction: nothing was tried
 // conclude prints the line, adds up the totals, and gives the exit code.
 func (r *run) conclude(violations []oracle.Violation, err error) int {
 	r.count()
+	r.say("%d transactions committed; the outputs and changelogs hold abort markers of %d; %d threads restarted; %d producers made",
+		r.totals.Committed, r.abortMarkers, r.totals.ThreadRestarts, r.totals.Producers)
 	r.totals.Violations = len(violations)
 	if err == nil && r.guarantee == millrace.ExactlyOnce && r.totals.Aborted+r.totals.Fenced+uint64(r.abortMarkers) == 0 {
 		err = errVacuous

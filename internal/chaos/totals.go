@@ -12,7 +12,7 @@ import (
 type totals struct {
 	Runs, Failed, Cycles   int
 	Kills, Stops, Restarts int
-	transactions
+	counters
 	Records    int64
 	Violations int
 	Seeds      []uint64
@@ -31,7 +31,7 @@ func (t *totals) add(o totals) {
 	t.Kills += o.Kills
 	t.Stops += o.Stops
 	t.Restarts += o.Restarts
-	t.transactions.add(o.transactions)
+	t.counters.add(o.counters)
 	t.Records += o.Records
 	t.Violations += o.Violations
 	t.Seeds = append(t.Seeds, o.Seeds...)

@@ -11,8 +11,8 @@ import (
 
 func TestTotalsAddUpInAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "totals.json")
-	a := totals{Runs: 1, Cycles: 5, Kills: 2, Records: 100, transactions: transactions{Aborted: 3, Fenced: 1}, Seeds: []uint64{7}}
-	b := totals{Runs: 1, Failed: 1, Cycles: 3, Records: 50, Violations: 2, transactions: transactions{Aborted: 1, CommitUnknown: 4}, Seeds: []uint64{8}}
+	a := totals{Runs: 1, Cycles: 5, Kills: 2, Records: 100, counters: counters{Aborted: 3, Fenced: 1}, Seeds: []uint64{7}}
+	b := totals{Runs: 1, Failed: 1, Cycles: 3, Records: 50, Violations: 2, counters: counters{Aborted: 1, CommitUnknown: 4}, Seeds: []uint64{8}}
 	for _, one := range []totals{a, b} {
 		if err := one.addTo(path); err != nil {
 			t.Fatal(err)
@@ -55,11 +55,11 @@ func TestCountersOfAKilledProcess(t *testing.T) {
 	if err := os.MkdirAll(n.path(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	text := `{"Committed":1}` + "\n" + `{"Committed":9,"Aborted":2,"ProducersCreated":2}` + "\n" + `{"Committed":12,"Abor`
+	text := `{"Committed":1}` + "\n" + `{"Committed":9,"Aborted":2,"Producers":2}` + "\n" + `{"Committed":12,"Abor`
 	if err := os.WriteFile(n.report(1)+countsSuffix, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, ok := n.counters(1); !ok || got.Committed != 9 || got.Aborted != 2 || got.ProducersCreated != 2 {
+	if got, ok := n.counters(1); !ok || got.Committed != 9 || got.Aborted != 2 || got.Producers != 2 {
 		t.Errorf("got %+v", got)
 	}
 }
