@@ -19,6 +19,11 @@ type Handled interface {
 	Unreadable(topic string, raw *record.Raw) (source, part string, ok bool)
 }
 
+var (
+	_ Chain   = (*topology.Instance)(nil)
+	_ Handled = (*topology.Instance)(nil)
+)
+
 // Responses counts what was answered about records that failed, by topology.Stage and topology.Response.
 type Responses [topology.Stages][topology.DeadLetter + 1]uint64
 
