@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -304,50 +303,19 @@ func TestFetcherStopsAtItsCredit(t *testing.T) {
 	}
 }
 
-// transactions writes n records in transactions of ten, every other one aborted, and leaves one open if asked.
-func transactions(t *testing.T, addrs []string, to record.TopicPartition, n int, open bool) {
+// transactions writes n records in transactions of ten, every other one aborted. The committed ones are numbered.
+func transactions(t *testing.T, addrs []string, to record.TopicPartition, n int) {
 	t.Helper()
-	conf := sarama.NewConfig()
-	conf.Version = sarama.V4_1_0_0
-	conf.Net.MaxOpenRequests = 1
-	conf.Producer.Idempotent, conf.Producer.Return.Successes, conf.Producer.Return.Errors = true, true, true
-	conf.Producer.RequiredAcks = sarama.WaitForAll
-	conf.Producer.Partitioner = sarama.NewManualPartitioner
-	conf.Producer.Transaction.ID = "tx"
-	p, err := sarama.NewSyncProducer(addrs, conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
+	x := newTransactor(t, addrs, "tx")
 	for i := 0; i < n; i += 10 {
-		if err := p.BeginTxn(); err != nil {
-			t.Fatal(err)
-		}
-		for j := range 10 {
-			value := number(i/2 + j)
-			if i%20 == 10 {
-				value = []byte("aborted")
-			}
-			if _, _, err := p.SendMessage(&sarama.ProducerMessage{Topic: to.Topic, Partition: to.Partition, Value: sarama.ByteEncoder(value)}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if open && i+10 >= n {
-			return
-		}
-		end := p.CommitTxn
-		if i%20 == 10 {
-			end = p.AbortTxn
-		}
-		if err := end(); err != nil {
-			t.Fatal(err)
-		}
+		x.open(to, i/2, 10)
+		x.end(i%20 == 0)
 	}
 }
 
 func TestReadCommittedLeavesAbortedRecordsOut(t *testing.T) {
 	c := groupCluster(t, 1)
-	transactions(t, c.Addrs(), tp(0), 200, false)
+	transactions(t, c.Addrs(), tp(0), 200)
 	r := newReader(t, c.Addrs(), func(c *kafka.FetcherConfig) { c.ReadCommitted, c.PartitionBytes = true, 300 })
 	r.start(tp(0), 0)
 	r.until("the end is reached", func() bool { return r.at[tp(0)] == 220 })
@@ -395,7 +363,7 @@ func TestReadCommittedAboveTheStableOffsetDoesNotSpin(t *testing.T) {
 // Cases H3, H7 and H8: the target is a marker, the log is empty, nothing is new.
 func TestChangelogReachesItsTarget(t *testing.T) {
 	c := groupCluster(t, 3)
-	transactions(t, c.Addrs(), tp(0), 20, false) // ends in an abort marker
+	transactions(t, c.Addrs(), tp(0), 20) // ends in an abort marker
 	w := newWriter(t, c.Addrs(), nil)
 	w.put(t, tp(1), 0, 500)
 	w.flush(t)

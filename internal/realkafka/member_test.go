@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/IBM/sarama"
+
 	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/internal/realkafka"
 	"github.com/millrace-io/millrace/kafka"
@@ -283,5 +285,147 @@ func (m *groupMember) committed(token uint64) func() error {
 			return fmt.Errorf("answered %t: %v", ok, err)
 		}
 		return nil
+	}
+}
+
+// transactor writes values in transactions.
+type transactor struct {
+	sarama.SyncProducer
+	t *testing.T
+}
+
+func newTransactor(t *testing.T, c *realkafka.Cluster) *transactor {
+	t.Helper()
+	conf := sarama.NewConfig()
+	conf.Version = sarama.V4_1_0_0
+	conf.Net.MaxOpenRequests = 1
+	conf.Producer.Idempotent, conf.Producer.Return.Successes, conf.Producer.Return.Errors = true, true, true
+	conf.Producer.RequiredAcks = sarama.WaitForAll
+	conf.Producer.Transaction.ID = "transactor"
+	p, err := sarama.NewSyncProducer(c.Brokers(), conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return &transactor{p, t}
+}
+
+func (x *transactor) open(n int) {
+	x.t.Helper()
+	if err := x.BeginTxn(); err != nil {
+		x.t.Fatal(err)
+	}
+	for i := range n {
+		if _, _, err := x.SendMessage(&sarama.ProducerMessage{Topic: "lines", Value: sarama.StringEncoder(fmt.Sprint(i))}); err != nil {
+			x.t.Fatal(err)
+		}
+	}
+}
+
+func (x *transactor) end(commit bool) {
+	x.t.Helper()
+	end := x.AbortTxn
+	if commit {
+		end = x.CommitTxn
+	}
+	if err := end(); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+var line0 = record.TopicPartition{Topic: "lines"}
+
+// Case H20 on a real broker, whose markers come a few milliseconds after the commit: 10 records and their marker, 5
+// aborted ones and theirs. A reader of committed records ends at 17 with a lag of 0, and its committed position is that.
+func TestH20LagReachesZeroBehindMarkers(t *testing.T) {
+	c := lines(t, 1)
+	x := newTransactor(t, c)
+	in := broker.NewInbox()
+	f, err := kafka.NewFetcher(kafka.FetcherConfig{Config: kafka.Config{Brokers: c.Brokers()}, ReadCommitted: true}, in.Put)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var at, lag int64
+	records := 0
+	until := func(position int64) {
+		t.Helper()
+		await(t, fmt.Sprintf("at %d without a lag", position), func(context.Context) error {
+			for _, e := range in.Poll(nil) {
+				if e, ok := e.(broker.Fetched); ok {
+					for _, b := range e.Batches {
+						at, lag, records = b.Next, b.LastStable-b.Next, records+len(b.Records)
+						f.Credit(line0, b.Bytes)
+					}
+				}
+			}
+			if at != position || lag != 0 {
+				return fmt.Errorf("at %d, lag %d", at, lag)
+			}
+			return nil
+		})
+	}
+	f.Start(line0, 0)
+	x.open(10)
+	x.end(true)
+	until(11)
+	x.open(5)
+	until(11) // behind the open transaction nothing can be read, so it is no lag
+	x.end(false)
+	until(17)
+	if records != 10 {
+		t.Errorf("%d records were read of 10 committed ones", records)
+	}
+	m := join(t, c, "", &addresses{own: "a"})
+	m.awaitAll(t, "assigned", has(m, 1))
+	m.Commit(1, broker.Offsets{line0: {At: at}})
+	m.awaitAll(t, "committed", m.committed(1))
+	out, err := c.Groups(t.Context(), "--describe", "--group", "members")
+	if err != nil || !slices.ContainsFunc(strings.Split(out, "\n"), func(line string) bool {
+		fields := strings.Fields(line)
+		return len(fields) > 5 && slices.Equal(fields[1:6], []string{"lines", "0", "17", "17", "0"})
+	}) {
+		t.Errorf("Kafka's own tool sees no partition at 17 of 17 with a lag of 0: %v\n%s", err, out)
+	}
+}
+
+// The high watermark is taken while a transaction is open. Reading to it must not stop at the last stable offset.
+func TestRestoreMustNotStopEarly(t *testing.T) {
+	c := lines(t, 1)
+	x := newTransactor(t, c)
+	x.open(10)
+	x.end(true)
+	x.open(10)
+	l, err := kafka.NewChangelog(kafka.Config{Brokers: c.Brokers()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ends, err := l.Ends(t.Context(), []record.TopicPartition{line0})
+	if err != nil || ends[line0].HighWatermark != 21 {
+		t.Fatal(ends, err)
+	}
+	var records atomic.Int64
+	ended := make(chan error, 1)
+	go func() {
+		ended <- l.Read(t.Context(), line0, 0, 21, true, func(b broker.Batch) error {
+			records.Add(int64(len(b.Records)))
+			return nil
+		})
+	}()
+	await(t, "the first transaction is read", func(context.Context) error {
+		if n := records.Load(); n != 10 {
+			return fmt.Errorf("%d records", n)
+		}
+		return nil
+	})
+	select {
+	case err := <-ended:
+		t.Fatalf("it stopped at the last stable offset: %v", err)
+	case <-time.After(time.Second):
+	}
+	x.end(true)
+	if err := <-ended; err != nil || records.Load() != 20 {
+		t.Fatalf("%d records: %v", records.Load(), err)
 	}
 }
