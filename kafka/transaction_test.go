@@ -2,6 +2,7 @@ package kafka_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/kafka"
+	"github.com/millrace-io/millrace/kafka/embedded"
 	"github.com/millrace-io/millrace/record"
 )
 
@@ -91,6 +93,70 @@ func TestTransactionsCommitAndAbort(t *testing.T) {
 	}
 }
 
-var _ = kerr.InvalidRecord
-var _ = kfake.Fault{}
-var _ kmsg.Key
+// transact puts records, flushes and commits, and wants all of it to work.
+func (w *writer) transact(t *testing.T, from, n int) {
+	t.Helper()
+	w.put(t, tp(0), from, n)
+	if f := w.flush(t); f.Err != nil || len(f.Refused) > 0 {
+		t.Fatalf("%+v", f)
+	}
+	if e := w.commit(t, at(int64(from+n)), outsider); e.Err != nil {
+		t.Fatal(e.Err)
+	}
+}
+
+// refusing answers the next requests of a kind with a code.
+func refusing(c *embedded.Cluster, key kmsg.Key, err *kerr.Error, count int) *kfake.FaultHandle {
+	return c.Kfake().Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: err, Count: count})
+}
+
+// Whatever is answered to one request of a transaction, the object goes on after an abort at most, and a reader of committed
+// records sees every record that was committed, once.
+func TestTransactionsOutliveEveryCode(t *testing.T) {
+	codes := []*kerr.Error{
+		kerr.CoordinatorLoadInProgress, kerr.CoordinatorNotAvailable, kerr.NotCoordinator, kerr.ConcurrentTransactions, kerr.RequestTimedOut,
+		kerr.InvalidProducerEpoch, kerr.InvalidTxnState, kerr.InvalidProducerIDMapping, kerr.UnknownProducerID, kerr.ProducerFenced,
+		kerr.TransactionAbortable, kerr.OutOfOrderSequenceNumber, kerr.UnknownTopicOrPartition, kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed,
+		kerr.TransactionalIDAuthorizationFailed, kerr.IllegalGeneration, kerr.UnknownMemberID, kerr.FencedInstanceID, kerr.RebalanceInProgress,
+		kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend, kerr.KafkaStorageError, kerr.UnknownServerError,
+		kerr.UnsupportedVersion, kerr.PolicyViolation,
+	}
+	for _, key := range []kmsg.Key{kmsg.InitProducerID, kmsg.AddPartitionsToTxn, kmsg.Produce, kmsg.AddOffsetsToTxn, kmsg.TxnOffsetCommit, kmsg.EndTxn} {
+		for _, code := range codes {
+			t.Run(key.Name()+"/"+code.Message, func(t *testing.T) {
+				t.Parallel()
+				c := groupCluster(t, 1)
+				w := newTransactional(t, c.Addrs(), func(c *kafka.ProducerConfig) { c.DeliveryTimeout = 2 * time.Second })
+				w.transact(t, 0, 10)
+				fault := refusing(c, key, code, 2)
+				defer fault.Remove()
+				if key == kmsg.InitProducerID {
+					w.abort(t) // nothing open: asks nobody
+				}
+				for tries := 0; !w.try(t, 10, 10); tries++ {
+					if tries == 5 {
+						t.Fatal("it does not recover")
+					}
+					for a := w.abort(t); a.Err != nil; a = w.abort(t) {
+						t.Log(a.Err)
+					}
+				}
+				w.transact(t, 20, 10)
+				inOrder(t, logOf(t, c.Addrs(), tp(0), true), 30)
+			})
+		}
+	}
+}
+
+// try is transact that may fail.
+func (w *writer) try(t *testing.T, from, n int) bool {
+	w.put(t, tp(0), from, n)
+	if f := w.flush(t); f.Err != nil || len(f.Refused) > 0 {
+		return false
+	}
+	e := w.commit(t, at(int64(from+n)), outsider)
+	if e.Err != nil {
+		t.Log(e.Err)
+	}
+	return e.Err == nil
+}
