@@ -7,7 +7,7 @@ import "context"
 // other a *Failure with the last key delivered, whose Resume goes on. A failure stays. It belongs to one goroutine. Close
 // frees nothing that the collector would not; it is there so that a mistaken use after it is told.
 type KeyValueIterator[K, V any] struct {
-	walk   walk[K, V]
+	walk   *walk[K, V]
 	closed bool
 }
 
@@ -17,9 +17,7 @@ func Iterate[K, V any](ctx context.Context, c Client, h Handle[K, V], span Span[
 }
 
 func (b *binding[K, V]) iterate(ctx context.Context, span Span[K]) *KeyValueIterator[K, V] {
-	it := &KeyValueIterator[K, V]{walk: walk[K, V]{binding: b, span: span}}
-	it.walk.ctx = WithWatch(ctx, &it.walk.watch)
-	return it
+	return &KeyValueIterator[K, V]{walk: newWalk(ctx, b, span)}
 }
 
 // HasNext says whether there is another entry. False without an error is the end of the span.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/query/querypb"
+	"github.com/millrace-io/millrace/record/codec"
 )
 
 // Range yields the entries with keys from ≤ key ≤ to, partition after partition from the first to the last, and in each in
@@ -41,8 +42,7 @@ func Scan[K, V any](ctx context.Context, c Client, h Handle[K, V], span Span[K],
 
 func (b *binding[K, V]) scan(ctx context.Context, span Span[K]) iter.Seq2[Entry[K, V], error] {
 	return func(yield func(Entry[K, V], error) bool) {
-		s := walk[K, V]{binding: b, span: span}
-		s.ctx = WithWatch(ctx, &s.watch)
+		s := newWalk(ctx, b, span)
 		for s.valid() {
 			entry, err := s.entry()
 			if err != nil {
@@ -63,9 +63,11 @@ func (b *binding[K, V]) scan(ctx context.Context, span Span[K]) iter.Seq2[Entry[
 // the others hold it: a scan never joins two incarnations of a store.
 type walk[K, V any] struct {
 	*binding[K, V]
-	ctx   context.Context
-	span  Span[K]
-	watch Watch
+	ctx    context.Context
+	span   Span[K]
+	watch  Watch
+	keys   codec.Codec[K]
+	values codec.Codec[V]
 
 	begun      bool
 	bounds     bounds
@@ -79,6 +81,12 @@ type walk[K, V any] struct {
 	epoch uint64
 	last  []byte
 	err   error
+}
+
+func newWalk[K, V any](ctx context.Context, b *binding[K, V], span Span[K]) *walk[K, V] {
+	s := &walk[K, V]{binding: b, span: span, keys: b.handle.KeyCodec(), values: b.handle.ValueCodec()}
+	s.ctx = WithWatch(ctx, &s.watch)
+	return s
 }
 
 // start finds out what is to be read.
@@ -185,8 +193,8 @@ func (s *walk[K, V]) validate() error {
 // entry is the entry that the scan is at.
 func (s *walk[K, V]) entry() (entry Entry[K, V], err error) {
 	e := s.page[0]
-	if entry.Key, err = s.handle.KeyCodec().Decode(present(e.GetKey())); err == nil {
-		entry.Value, err = s.handle.ValueCodec().Decode(present(e.GetValue()))
+	if entry.Key, err = s.keys.Decode(present(e.GetKey())); err == nil {
+		entry.Value, err = s.values.Decode(present(e.GetValue()))
 	}
 	if err != nil {
 		s.err = s.cut(s.notOurs(s.partitions[0], err))
