@@ -12,23 +12,28 @@ import (
 	"github.com/millrace-io/millrace/record"
 )
 
-// cycle does a fault and waits until nothing is left of it.
-func (r *run) cycle(ctx context.Context, f fault) error {
+// step is something that is waited for.
+type step struct {
+	what  string
+	limit time.Duration
+	ask   func(context.Context) error
+}
+
+// cycle does a fault and waits until nothing is left of it. In the middle of a storm it waits for the replicas only, since
+// a partition whose replicas are on one broker would end with that broker.
+func (r *run) cycle(ctx context.Context, f fault, settle bool) error {
 	if err := r.pause(ctx, f.after); err != nil {
 		return err
 	}
 	if err := r.do(ctx, f); err != nil {
 		return err
 	}
-	for _, s := range []struct {
-		what  string
-		limit time.Duration
-		ask   func(context.Context) error
-	}{
-		{"three running nodes that share the tasks", runningLimit, r.running},
-		{"the replicas to be in sync", inSyncLimit, func(context.Context) error { return r.client.InSync(members) }},
-		{"the committed offsets to pass the fault", advanceLimit, r.passed()},
-	} {
+	steps := []step{{"the replicas to be in sync", inSyncLimit, func(context.Context) error { return r.client.InSync(members) }}}
+	if settle {
+		steps = append(steps, step{"three running nodes that share the tasks", runningLimit, r.running},
+			step{"the committed offsets to pass the fault", advanceLimit, r.passed()})
+	}
+	for _, s := range steps {
 		began := time.Now()
 		if err := r.await(ctx, s.what, s.limit, s.ask); err != nil {
 			return err

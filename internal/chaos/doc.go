@@ -3,11 +3,13 @@
 //
 //	make chaos CYCLES=20 SEED=7 FILE=totals.json
 //	go run ./internal/chaos -cycles 5 -guarantee at_least_once
+//	go run ./internal/chaos -cycles 30 -storm
 //
 // Each cycle kills (kill -9), stops (SIGSTOP for longer than the session time-out, then SIGCONT) or restarts one node, or
 // kills or restarts one broker: which one, when and for how long is a pure function of the seed. A cycle ends when every
 // node is RUNNING, every task has one owner, every replica is in sync, and the committed offsets are past everything that
-// was fed until then.
+// was fed until then. With -storm, faults come three at a time, and the nodes are not given time to recover in between.
+// With -strict, nodes that run at_least_once are checked for exactly_once, which shows that the check can fail.
 //
 // The nodes are children of this process that run the same binary; they embed a word count with its repartition topic and
 // a keyed sum. What they did is checked by package oracle against the feeder's own books, with a read_committed reader of

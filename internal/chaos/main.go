@@ -24,6 +24,8 @@ type settings struct {
 	keep      bool
 	// strict checks for exactly_once whatever the nodes promise.
 	strict bool
+	// storm lets faults follow each other before the nodes have recovered.
+	storm bool
 }
 
 func main() {
@@ -53,6 +55,7 @@ func parse(args []string) (s settings, err error) {
 	flags.IntVar(&s.threads, "threads", 2, "stream threads per node")
 	flags.BoolVar(&s.keep, "keep", false, "keep logs and state directories even if all is well")
 	flags.BoolVar(&s.strict, "strict", false, "check for exactly_once even of nodes that run at_least_once: shows that the check can fail")
+	flags.BoolVar(&s.storm, "storm", false, "wait for the nodes to recover after every third fault only")
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}

@@ -59,6 +59,9 @@ func (r *run) say(format string, args ...any) {
 	fmt.Fprintf(r.out, "%7.1fs %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
+// stormFaults are the faults of a storm.
+const stormFaults = 3
+
 // showRule is how many violations of one rule are shown in full.
 const showRule = 20
 
@@ -83,7 +86,7 @@ func (r *run) whole(ctx context.Context) ([]oracle.Violation, error) {
 	for i, f := range schedule(r.seed, r.cycles) {
 		began := time.Now()
 		r.say("cycle %d of %d: %s", i+1, r.cycles, f)
-		if err := r.cycle(ctx, f); err != nil {
+		if err := r.cycle(ctx, f, !r.storm || (i+1)%stormFaults == 0 || i+1 == r.cycles); err != nil {
 			return nil, fmt.Errorf("cycle %d (%s): %w", i+1, f, err)
 		}
 		r.totals.Cycles++
