@@ -3,11 +3,14 @@ package kafka
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/IBM/sarama"
 
 	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/kafka/transaction"
 	"github.com/millrace-io/millrace/record"
 )
 
@@ -17,45 +20,57 @@ var everyOp = []broker.Op{
 	broker.OpTxnOffsetCommit, broker.OpEndTxn, broker.OpCreateTopics, broker.OpDescribeConfigs, broker.OpDeleteRecords, opDeleteTopics,
 }
 
-// Every request with every code that Kafka has: the class is the first line's of the table, found here by a plain walk, or
-// Fatal.
+var situations = []transaction.Situation{transaction.First, transaction.Repeated, transaction.Behind, transaction.ToAbort, transaction.Again}
+
+// Every request with every code that the client library knows, and more, in every situation: the class is the first line's
+// of the table, found here by a plain walk that prefers the situation's own line, then the request's; or Fatal, and on Produce
+// Abort the first time.
 func TestClassifyIsTheTable(t *testing.T) {
-	used := map[string]bool{}
+	used := map[int]bool{}
 	for _, op := range everyOp {
-		for code := int16(-1); code <= 133; code++ {
-			want := broker.Fatal
-			if code == 0 {
-				want = broker.Ignore
-			}
-			best := -1
-			for i, r := range table {
-				named := false
-				for _, o := range r.ops {
-					named = named || o == op
+		for code := int16(-5); code <= 160; code++ {
+			for _, in := range situations {
+				want, line := expected(op, code, in)
+				used[line] = true
+				if got := Classify(op, code, in); got != want {
+					t.Errorf("%s %d in situation %d is %s, the table says %s", op, code, in, got, want)
 				}
-				if r.code == code && (named || (r.ops == nil && best < 0)) {
-					if best < 0 || (named && table[best].ops == nil) {
-						best = i
-					}
-				}
-			}
-			if best >= 0 {
-				want = table[best].class
-				used[fmt.Sprint(best)] = true
-			}
-			if got := Classify(op, code); got != want {
-				t.Errorf("%s %d is %s, the table says %s", op, code, got, want)
 			}
 		}
 	}
 	for i, r := range table {
-		if !used[fmt.Sprint(i)] {
-			t.Errorf("line %d (%v %d) decides nothing", i, r.ops, r.code)
+		if !used[i] {
+			t.Errorf("line %d (%v %d in %d) decides nothing", i, r.ops, r.code, r.in)
 		}
 		if r.why == "" {
 			t.Errorf("line %d (%v %d) does not say why", i, r.ops, r.code)
 		}
 	}
+	for code := int16(161); code < 1000; code++ {
+		if !strings.HasPrefix(sarama.KError(code).Error(), "Unknown error") {
+			t.Errorf("the client library knows %d, which is not walked", code)
+		}
+	}
+}
+
+func expected(op broker.Op, code int16, in transaction.Situation) (broker.Class, int) {
+	if code == 0 {
+		return broker.Ignore, -1
+	}
+	for _, want := range []struct {
+		op broker.Op
+		in transaction.Situation
+	}{{op, in}, {op, transaction.First}, {"", transaction.First}} {
+		for i, r := range table {
+			if r.code == code && r.in == want.in && ((r.ops == nil && want.op == "") || slices.Contains(r.ops, want.op)) {
+				return r.class, i
+			}
+		}
+	}
+	if op == broker.OpProduce && in != transaction.Again {
+		return broker.Abort, -1
+	}
+	return broker.Fatal, -1
 }
 
 // What was measured on a real broker, written out a second time, from the list at the end of the facts.
@@ -78,7 +93,8 @@ func TestClassifyAgreesWithARealBroker(t *testing.T) {
 		{broker.OpTxnOffsetCommit, []int16{22, 25, 82}, broker.Migrated},
 		{broker.OpTxnOffsetCommit, []int16{30, 53}, broker.Fatal},
 		{broker.OpEndTxn, []int16{90, 49, 48}, broker.Abort},
-		{broker.OpEndTxn, []int16{51, 14, 15, 16}, broker.Retry},
+		{broker.OpEndTxn, []int16{51, 14}, broker.Retry},
+		{broker.OpEndTxn, []int16{15, 16}, broker.CommitUnknown}, // the same again, but what it did is not known
 		{broker.OpEndTxn, []int16{53}, broker.Fatal},
 		{broker.OpProduce, []int16{10, 32, 87}, broker.Record},
 		{broker.OpProduce, []int16{45, 47, 48, 120}, broker.Abort},

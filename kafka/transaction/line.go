@@ -22,9 +22,9 @@ type Batch struct {
 	// may be in the log without an answer of 0; refused is between Refused and Replace.
 	sequence                               int32
 	numbered, flying, sent, doubt, refused bool
-	attempts               int
-	retryAt, deadline      time.Time
-	err                    *broker.Error // of the last attempt
+	attempts                               int
+	retryAt, deadline                      time.Time
+	err                                    *broker.Error // of the last attempt
 }
 
 // Sequence is what the batch was last sent under.

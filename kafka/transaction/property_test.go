@@ -39,7 +39,7 @@ type world struct {
 	flushed                  bool // the last flush was answered well, and neither commit nor abort came since
 	buffered                 int
 	deaf                     map[uint64]bool // tokens that an abort has silenced
-	carried                  bool // the transaction that ended had something indefinite, and the epoch is still the same
+	carried                  bool            // the transaction that ended had something indefinite, and the epoch is still the same
 	pending                  map[uint64][]*transaction.Batch
 	written                  map[*transaction.Batch]bool
 	log                      map[place]*transaction.Batch
