@@ -92,7 +92,7 @@ func visible(t testing.TB, c *embedded.Cluster, topic string) (all []record.Raw)
 		}
 		err = r.Read(t.Context(), tp, ends[tp].Start, ends[tp].HighWatermark, true, func(b broker.Batch) error {
 			for _, rec := range b.Records {
-				all = append(all, record.Raw{Key: bytes.Clone(rec.Key), Value: bytes.Clone(rec.Value), Timestamp: rec.Timestamp, Offset: rec.Offset})
+				all = append(all, record.Raw{Key: bytes.Clone(rec.Key), Value: bytes.Clone(rec.Value), Timestamp: rec.Timestamp, Offset: rec.Offset, Headers: rec.Headers})
 			}
 			return nil
 		})

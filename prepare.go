@@ -86,6 +86,9 @@ func (n *Node) partitionCounts(ctx context.Context) (map[string]int32, error) {
 			}
 		}
 	}
+	if topic := n.topology.Handlers().DeadLetterTopic; topic != "" {
+		external[topic] = "dead letters"
+	}
 	infos, err := n.admin.Topics(ctx, slices.Collect(maps.Keys(external))...)
 	if err != nil {
 		return nil, err
