@@ -26,6 +26,7 @@ func (b *binding[K, V]) about(ctx context.Context, partition int32) *querypb.Abo
 		Store: b.handle.StoreName(), Partition: &partition, Kind: b.handle.StoreKind(),
 		KeyCodec: b.handle.KeyCodec().Name(), ValueCodec: b.handle.ValueCodec().Name(),
 		RequireRunning: b.opts.requireRunning, Held: b.leases != nil, MaxLag: b.opts.maxLag,
+		Derived: b.opts.partition == nil,
 	}
 	if partition >= 0 && int(partition) < len(b.leases) {
 		a.Epoch = b.leases[partition]

@@ -45,6 +45,8 @@ type Situation struct {
 	LeaseEpoch uint64
 	// OwnerElsewhere: the group's assignment names another node as the owner.
 	OwnerElsewhere bool
+	// Derived: the asker has not named the partition; it follows from a key, or from reading all.
+	Derived bool
 	// Group: the question is about the group and no lease is needed; Known: what it asks for is known.
 	Group, Known bool
 	// Stale: an answer of a standby will do that is at most MaxLag changelog offsets behind; Lag is how far this one is.
@@ -75,7 +77,7 @@ var rules = []rule{
 	{StreamThreadNotRunning, func(s *Situation) bool { return s.ended() && !s.Held }},
 	{StateStoreNotAvailable, func(s *Situation) bool { return s.ended() }},
 	{StreamThreadNotStarted, func(s *Situation) bool { return s.Node == lifecycle.NodeCreated }},
-	{InvalidStateStorePartition, func(s *Situation) bool { return s.notHere() && !s.Held }},
+	{InvalidStateStorePartition, func(s *Situation) bool { return s.notHere() && !s.Held && !s.Derived }},
 	{StateStoreMigrated, func(s *Situation) bool { return s.notHere() || s.stale() }},
 	{StreamThreadRebalancing, (*Situation).rebalancing},
 	{MetadataUnavailable, func(s *Situation) bool { return !s.serves() && (s.Partitions == 0 || s.Group) }},

@@ -28,7 +28,7 @@ const (
 	StateStoreNotAvailable
 	// StreamThreadNotStarted: the node has not been run yet.
 	StreamThreadNotStarted
-	// InvalidStateStorePartition: the partition exists and is not on this node.
+	// InvalidStateStorePartition: the partition that was asked for by its number exists and is not on this node.
 	InvalidStateStorePartition
 	// StateStoreMigrated: the store partition has left this node, or the View's lease has ended.
 	StateStoreMigrated

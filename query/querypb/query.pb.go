@@ -248,7 +248,10 @@ type About struct {
 	// is not this host's; the sooner of it and deadline_ms counts.
 	TimeoutMs int64 `protobuf:"varint,11,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
 	// Absent: an active store only. Otherwise a standby may answer that is at most so many changelog offsets behind.
-	MaxLag        *int64 `protobuf:"varint,12,opt,name=max_lag,json=maxLag,proto3,oneof" json:"max_lag,omitempty"`
+	MaxLag *int64 `protobuf:"varint,12,opt,name=max_lag,json=maxLag,proto3,oneof" json:"max_lag,omitempty"`
+	// The asker has found the partition itself, from a key or because it reads all: a partition that is not here has moved
+	// then (StateStoreMigrated), while one that was asked for by number is not on this node (InvalidStateStorePartition).
+	Derived       bool `protobuf:"varint,13,opt,name=derived,proto3" json:"derived,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -365,6 +368,13 @@ func (x *About) GetMaxLag() int64 {
 		return *x.MaxLag
 	}
 	return 0
+}
+
+func (x *About) GetDerived() bool {
+	if x != nil {
+		return x.Derived
+	}
+	return false
 }
 
 // Open asks whether the store may answer, and for its lease epoch. It is answered by a Lease.
@@ -2105,7 +2115,7 @@ var File_query_proto protoreflect.FileDescriptor
 
 const file_query_proto_rawDesc = "" +
 	"\n" +
-	"\vquery.proto\x12\x11millrace.query.v1\"\x9b\x03\n" +
+	"\vquery.proto\x12\x11millrace.query.v1\"\xb5\x03\n" +
 	"\x05About\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12!\n" +
 	"\tpartition\x18\x02 \x01(\x05H\x00R\tpartition\x88\x01\x01\x12\x14\n" +
@@ -2122,11 +2132,12 @@ const file_query_proto_rawDesc = "" +
 	" \x03(\v2\x1b.millrace.query.v1.PositionR\aatLeast\x12\x1d\n" +
 	"\n" +
 	"timeout_ms\x18\v \x01(\x03R\ttimeoutMs\x12\x1c\n" +
-	"\amax_lag\x18\f \x01(\x03H\x01R\x06maxLag\x88\x01\x01B\f\n" +
+	"\amax_lag\x18\f \x01(\x03H\x01R\x06maxLag\x88\x01\x01\x12\x18\n" +
+	"\aderived\x18\r \x01(\bR\aderivedB\f\n" +
 	"\n" +
 	"_partitionB\n" +
 	"\n" +
-	"\b_max_lagJ\x04\b\r\x10\x14\"6\n" +
+	"\b_max_lagJ\x04\b\x0e\x10\x14\"6\n" +
 	"\x04Open\x12.\n" +
 	"\x05about\x18\x01 \x01(\v2\x18.millrace.query.v1.AboutR\x05about\"T\n" +
 	"\x03Get\x12.\n" +

@@ -150,7 +150,7 @@ func (g *gate) situation(r *Router) query.Situation {
 // asked adds what the question says; detail is what is wrong with it.
 func (g *gate) asked(r *Router, s *query.Situation, q query.Question, now time.Time) (detail string) {
 	about := q.GetAbout()
-	s.Epoch, s.Held, s.RequireRunning = about.GetEpoch(), about.GetHeld() || about.GetEpoch() != 0, about.GetRequireRunning()
+	s.Epoch, s.Held, s.RequireRunning, s.Derived = about.GetEpoch(), about.GetHeld() || about.GetEpoch() != 0, about.GetRequireRunning(), about.GetDerived()
 	s.Full = len(g.outstanding) >= r.opts.Outstanding
 	if d, ok := query.Deadline(q, now); ok {
 		s.Late = !now.Before(d)
