@@ -38,9 +38,11 @@ type counter struct {
 	counts topology.StateStore
 	out    topology.Output
 	fail   func(*record.Raw) error
+	refuse topology.Response
 	value  [8]byte
 	text   []byte
 	name   [1]record.Header
+	output record.Raw
 }
 
 func (c *counter) Init() error {
@@ -52,6 +54,16 @@ func (c *counter) Punctuate(int64, int64) error                   { return nil }
 func (c *counter) NextWallClock() (int64, bool)                   { return 0, false }
 func (c *counter) Close() error                                   { return nil }
 func (c *counter) Source(string) (func(*record.Raw) error, error) { return c.process, nil }
+
+// Handlers implements task.Handled: what becomes of an output that a broker refuses.
+func (c *counter) Handlers() topology.Handlers {
+	return topology.Handlers{
+		DeadLetterTopic: "dead",
+		Production:      func(topology.ErrorContext, error) topology.Response { return c.refuse },
+	}
+}
+func (c *counter) Sink(string) string                                    { return "sink" }
+func (c *counter) Unreadable(string, *record.Raw) (_, _ string, ok bool) { return "", "", false }
 
 func (c *counter) process(r *record.Raw) error {
 	cell, err := c.counts.Cell(r.Key)
@@ -69,15 +81,15 @@ func (c *counter) process(r *record.Raw) error {
 	source, offset, _ := c.host.Current()
 	c.text = strconv.AppendInt(append(append(c.text[:0], source.Topic...), '@'), offset, 10)
 	c.name[0] = record.Header{Key: "from", Value: c.text}
-	o := record.Raw{Key: r.Key, Value: c.value[:], Timestamp: r.Timestamp, Headers: c.name[:]}
-	if err := c.out.Send(&o, source.Partition); err != nil || c.fail == nil {
+	c.output = record.Raw{Key: r.Key, Value: c.value[:], Timestamp: r.Timestamp, Headers: c.name[:]}
+	if err := c.out.Send(&c.output, source.Partition); err != nil || c.fail == nil {
 		return err
 	}
 	return c.fail(r)
 }
 
 // config is what every test's loop has in common. fail, if there is one, may fail a record after it has had its effect.
-func config(slot *thread.Slot, topics []string, fail func(*record.Raw) error) thread.Config {
+func config(slot *thread.Slot, topics []string, refuse topology.Response, fail func(*record.Raw) error) thread.Config {
 	sources := func(id record.TaskID) (tps []record.TopicPartition) {
 		for _, t := range topics {
 			tps = append(tps, record.TopicPartition{Topic: t, Partition: id.Partition})
@@ -92,7 +104,7 @@ func config(slot *thread.Slot, topics []string, fail func(*record.Raw) error) th
 				ID: id, Sources: sources(id), State: state, Producer: p, CacheBytes: 1 << 20, MaxIdle: -1,
 				Stores: []task.StoreConfig{{Name: "counts", Changelog: changelog(id.Partition)}},
 				Chain: func(h topology.Host) (task.Chain, error) {
-					return &counter{host: h, fail: fail}, nil
+					return &counter{host: h, fail: fail, refuse: refuse}, nil
 				},
 			})
 		},

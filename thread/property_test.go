@@ -1,6 +1,7 @@
 package thread_test
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -37,28 +38,57 @@ func (w *world) actions() map[string]func(*rapid.T) {
 			n.answerRead(rapid.IntRange(0, len(n.reads)-1).Draw(w.t, "which"))
 		}
 	})
-	return map[string]func(*rapid.T){
+	all := map[string]func(*rapid.T){
 		"turn": turn, "turn again": turn, "turn once more": turn, "fetch": fetch, "fetch again": fetch, "work": work, "work again": work,
 		"read": read, "read again": read, "commit": commit, "commit again": commit,
-		"early":     w.on(func(n *node) { n.early() }),
-		"flush":     w.on(func(n *node) { n.answerFlush() }),
-		"abort":     w.on(func(n *node) { n.answerAbort() }),
-		"fence":     w.on(func(n *node) { n.answerFence() }),
-		"heartbeat": w.on(func(n *node) { n.heartbeat() }),
-		"complete":  func(*rapid.T) { w.complete() },
-		"rebalance": w.on(func(n *node) { n.rejoin("asked") }),
-		"expire":    func(*rapid.T) { w.expire(w.some()) },
-		"time out":  func(*rapid.T) { w.some().timeOut() },
-		"fail":      w.on(func(n *node) { n.failIn = rapid.IntRange(1, 4).Draw(w.t, "records") }),
-		"save":      func(*rapid.T) { w.some().disks[w.somePartition()].save() },
-		"kill":      func(*rapid.T) { w.some().kill() },
-		"revive":    func(*rapid.T) { w.some().revive() },
-		"stop":      w.on(func(n *node) { n.stop() }),
+		"early":    w.on(func(n *node) { n.early() }),
+		"flush":    w.on(func(n *node) { n.answerFlush() }),
+		"abort":    w.on(func(n *node) { n.answerAbort() }),
+		"fence":    w.on(func(n *node) { n.answerFence() }),
+		"time out": func(*rapid.T) { w.some().timeOut() },
+		"fail":     w.on(func(n *node) { n.failIn = rapid.IntRange(1, 4).Draw(w.t, "records") }),
+		"save":     func(*rapid.T) { w.some().disks[w.somePartition()].save() },
+		"kill":     func(*rapid.T) { w.some().kill() },
+		"revive":   func(*rapid.T) { w.some().revive() },
+		"stop":     w.on(func(n *node) { n.stop() }),
 		"time": func(*rapid.T) {
 			w.now = w.now.Add(time.Duration(rapid.IntRange(1, 120).Draw(w.t, "ms")) * time.Millisecond)
 		},
 		"a while": func(*rapid.T) { w.while() },
 	}
+	maps.Copy(all, w.groupActions())
+	return all
+}
+
+// groupActions are what the coordinator does: step by step, and in one go, so that what the loops have under way meets
+// another generation.
+func (w *world) groupActions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"heartbeat": w.on(func(n *node) { n.heartbeat() }),
+		"complete":  func(*rapid.T) { w.complete() },
+		"rebalance": w.on(func(n *node) { n.rejoin("asked") }),
+		"expire":    func(*rapid.T) { w.expire(w.some()) },
+		"regroup":   func(*rapid.T) { w.regroup(nil) },
+		"throw out": func(*rapid.T) {
+			w.expire(w.some())
+			w.regroup(nil)
+		},
+		"pass over": func(*rapid.T) {
+			n := w.some()
+			w.expire(n)
+			w.regroup(n)
+		},
+	}
+}
+
+// regroup begins the next generation, of which one node does not hear.
+func (w *world) regroup(without *node) {
+	for _, n := range w.nodes {
+		if n != without {
+			n.heartbeat()
+		}
+	}
+	w.complete()
 }
 
 // while lets everybody work for a moment, so that the failures around it find more than a start.

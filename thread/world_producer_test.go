@@ -257,7 +257,7 @@ func (n *node) carryCommit() bool {
 		return false
 	case c.phase == notSent:
 		n.sendOffsets(c)
-	case c.phase == offsetsSent && n.w.chance("nobody knows", 6):
+	case c.phase == offsetsSent && n.w.chance("nobody knows", 4):
 		c.phase, c.err = decided, producerError(broker.OpEndTxn, 90, broker.CommitUnknown)
 		if n.w.chance("it was committed", 2) {
 			n.endTransaction(c)
@@ -309,7 +309,13 @@ func (n *node) answerAbort() {
 		return
 	}
 	for _, c := range n.ending {
-		if c.phase == offsetsSent && n.w.chance("it goes through", 2) {
+		if c.phase == decided || !n.w.chance("it goes through", 2) {
+			continue
+		}
+		if c.phase == notSent {
+			n.sendOffsets(c)
+		}
+		if c.phase == offsetsSent {
 			n.endTransaction(c)
 		}
 	}

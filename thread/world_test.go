@@ -17,6 +17,7 @@ import (
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/task/tasktest"
 	"github.com/millrace-io/millrace/thread"
+	"github.com/millrace-io/millrace/topology"
 )
 
 // world is a cluster with a consumer group and two nodes, as far as loops can see it: logs, transactions, committed
@@ -278,8 +279,11 @@ func (w *world) done() bool {
 // found here.
 func (w *world) finish() {
 	w.calm = true
-	for range 600 {
-		if w.done() {
+	for quiet, round := 0, 0; round < 600; round++ {
+		if quiet++; !w.done() {
+			quiet = 0
+		}
+		if quiet == 3 { // what was on its way to a loop has arrived
 			w.check()
 			return
 		}
@@ -369,7 +373,7 @@ func (n *node) boot() {
 func (n *node) begin() {
 	n.epoch++
 	n.held = map[int32]bool{}
-	cfg := config(n.slot, []string{"in"}, func(*record.Raw) error {
+	cfg := config(n.slot, []string{"in"}, topology.Fail, func(*record.Raw) error {
 		if n.failIn--; n.failIn == 0 {
 			return errInjected
 		}
