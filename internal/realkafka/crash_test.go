@@ -12,7 +12,8 @@ import (
 )
 
 // A killed process that is started again goes on where it was. Its session time-out is far above the test's patience, so
-// that it can only be RUNNING again as the static member that it was, not as a new one after the old has timed out.
+// that it can only be RUNNING again as the static member that it was, not as a new one after the old has timed out. It
+// restores only the changelog's tail: what its state directory holds is not read again.
 func TestKilledInTheMiddleGoesOn(t *testing.T) {
 	c := realkafka.For(t, 1)
 	broker := c.Brokers()[0]
@@ -22,12 +23,24 @@ func TestKilledInTheMiddleGoesOn(t *testing.T) {
 
 	p := start(t, "first", broker, a.name, state, session...)
 	t.Logf("cold start: RUNNING after %s", p.awaitRunning())
+	a.feed(20_000)
+	a.awaitTruth(false, p)
+	p.end(syscall.SIGTERM) // what it has on disk is certain now
+
+	p = start(t, "second", broker, a.name, state, session...)
+	p.awaitRunning()
+	clean, _ := p.restored()
 	a.feed(300_000)
 	a.awaitSome(p)
 	p.kill()
 
-	p = start(t, "second", broker, a.name, state, session...)
+	p = start(t, "third", broker, a.name, state, session...)
 	t.Logf("after kill -9: RUNNING after %s", p.awaitRunning().Round(time.Millisecond))
+	from, records := p.restored()
+	t.Logf("local state was at %d, and at %d after the clean stop; %d records of the changelog were read", from, clean, records)
+	if clean == 0 || from < clean {
+		t.Errorf("the changelog was read from %d on, not from the end of what was on disk for certain, %d", from, clean)
+	}
 	a.awaitTruth(true, p)
 	awaitMembers(t, c, a.name, partitions)
 }

@@ -56,7 +56,9 @@ type handler struct {
 func write(w http.ResponseWriter, status int, contentType string, body any) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client has gone: nobody to tell
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false) // so that a person can copy a URL out of it
+	_ = e.Encode(body)     // the client has gone: nobody to tell
 }
 
 type health struct {
