@@ -429,3 +429,50 @@ func TestRestoreMustNotStopEarly(t *testing.T) {
 		t.Fatalf("%d records: %v", records.Load(), err)
 	}
 }
+
+// A broker that knows users, each mechanism of SASL, right and wrong passwords. The embedded broker drops who is wrong; a
+// real one says so, and that has to come out as what it is.
+func TestUsersAreLetInAndRefused(t *testing.T) {
+	const plain = "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"admin\" password=\"a\" user_admin=\"a\" user_me=\"p=w,\";"
+	const scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+	c := realkafka.For(t, 1,
+		realkafka.Setting("listener.security.protocol.map", "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"),
+		realkafka.Setting("inter.broker.listener.name", "PLAINTEXT"),
+		realkafka.Setting("sasl.mechanism.inter.broker.protocol", "PLAIN"),
+		realkafka.Setting("sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"),
+		realkafka.Setting("listener.name.plaintext.plain.sasl.jaas.config", plain),
+		realkafka.Setting("listener.name.plaintext.scram-sha-256.sasl.jaas.config", scram),
+		realkafka.Setting("listener.name.plaintext.scram-sha-512.sasl.jaas.config", scram))
+	as := func(mechanism, password string) kafka.Config {
+		return kafka.Config{Brokers: c.Brokers(), User: "me", Password: password, Mechanism: mechanism}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := kafka.Reach(ctx, as("PLAIN", "p=w,")); err != nil {
+		t.Fatal(err)
+	}
+	conf := sarama.NewConfig()
+	conf.Version = sarama.V4_1_0_0
+	conf.Net.SASL.Enable, conf.Net.SASL.User, conf.Net.SASL.Password = true, "admin", "a"
+	admin, err := sarama.NewClusterAdmin(c.Brokers(), conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	// One at a time: a broker refuses to change a user twice in one request.
+	for iterations, mechanism := range map[int32]sarama.ScramMechanismType{4096: sarama.SCRAM_MECHANISM_SHA_256, 8192: sarama.SCRAM_MECHANISM_SHA_512} {
+		results, err := admin.UpsertUserScramCredentials([]sarama.AlterUserScramCredentialsUpsert{
+			{Name: "me", Mechanism: mechanism, Iterations: iterations, Salt: []byte("pepper"), Password: []byte("p=w,")},
+		})
+		if err != nil || len(results) != 1 || results[0].ErrorCode != sarama.ErrNoError {
+			t.Fatal(results, err)
+		}
+	}
+	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
+		await(t, mechanism+" lets the user in", func(ctx context.Context) error { return kafka.Reach(ctx, as(mechanism, "p=w,")) })
+		var refused *broker.Error
+		if err := kafka.Reach(ctx, as(mechanism, "wrong")); !errors.As(err, &refused) || refused.Class != broker.Fatal || refused.Code != 58 || strings.Contains(err.Error(), "wrong") {
+			t.Errorf("%s: %v", mechanism, err)
+		}
+	}
+}
