@@ -186,6 +186,10 @@ func (m *Machine) produced(l *line, b *Batch, r Result) {
 	case broker.Record:
 		m.refused(b, err, false)
 	case broker.Retry:
+		if situation == Behind {
+			m.behind(b, err)
+			return
+		}
 		m.again(b, err)
 	case broker.Abort:
 		m.lost(b, err)
@@ -248,6 +252,14 @@ func (m *Machine) Replace(now time.Time, b *Batch, parts []*Batch, gone []broker
 	m.finish(b)
 	m.proceed()
 	return m.effects
+}
+
+// behind keeps the batch in its place without a pause: nothing is wrong with it, and the one before it has its own.
+func (m *Machine) behind(b *Batch, err *broker.Error) {
+	b.err = err
+	if !b.deadline.IsZero() && m.now.After(b.deadline) {
+		m.giveUp(b)
+	}
 }
 
 // again keeps the batch in its place for another try, until its delivery time-out.
@@ -359,7 +371,8 @@ func (m *Machine) renumber() {
 	}
 }
 
-// expire gives up what waited for too long. The clock of a batch starts when its interval's turn comes.
+// expire gives up what waited for too long. The clock of a batch starts when its interval's turn comes and its partition is in
+// the transaction; partitions have a clock of their own.
 func (m *Machine) expire() {
 	if m.cfg.Transactional && m.state != InTransaction {
 		return
@@ -367,7 +380,7 @@ func (m *Machine) expire() {
 	for _, l := range m.order {
 		for i := 0; i < len(l.queue); {
 			b := l.queue[i]
-			if m.cfg.Transactional && b.Interval != m.current {
+			if m.cfg.Transactional && (b.Interval != m.current || l.added != m.txn) {
 				break
 			}
 			if b.deadline.IsZero() {
