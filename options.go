@@ -75,7 +75,7 @@ type options struct {
 
 func defaults() options {
 	return options{
-		brokers:   []string{"127.0.0.1:9092"}, threads: 2, logger: slog.New(slog.DiscardHandler),
+		brokers: []string{"127.0.0.1:9092"}, threads: 2, logger: slog.New(slog.DiscardHandler),
 		commitInterval: 100 * time.Millisecond, startTimeout: 30 * time.Second, stopTimeout: 30 * time.Second,
 		session: 10 * time.Second, heartbeat: 3 * time.Second, leave: true, replication: -1, cacheBytes: 64 << 20,
 		restart: actors.DefaultIntensity, metadata: 30 * time.Second,

@@ -111,7 +111,9 @@ func (p *producer) must(to record.TopicPartition, values ...string) {
 
 var outsider = broker.Membership{Group: "g", Generation: -1}
 
-func at(tp record.TopicPartition, offset int64) broker.Offsets { return broker.Offsets{tp: {At: offset}} }
+func at(tp record.TopicPartition, offset int64) broker.Offsets {
+	return broker.Offsets{tp: {At: offset}}
+}
 
 func out(partition int32) record.TopicPartition {
 	return record.TopicPartition{Topic: "out", Partition: partition}
