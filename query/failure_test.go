@@ -1,7 +1,6 @@
 package query_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +15,7 @@ import (
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/query/querypb"
+	"github.com/millrace-io/millrace/record"
 )
 
 // The advice of the design's table.
@@ -103,7 +103,8 @@ func TestFailureSurvivesTheWire(t *testing.T) {
 			f := query.New(k, "counts", 3)
 			f.NodeState, f.ThreadState, f.Epoch, f.RetryAfter, f.Owner = "RUNNING", "REBALANCING", 9, 250*time.Millisecond, "10.0.0.7:7070"
 			f.Progress = &lifecycle.Progress{Restored: 5, Remaining: 7, Started: time.UnixMilli(1700000000000)}
-			f.LastKey, f.Detail, f.Cause = []byte("the"), "why", cause
+			f.LastKey, f.Detail, f.Cause, f.Left = []byte("the"), "why", cause, 3*time.Second
+			f.Reached = record.Position{{Topic: "lines", Partition: 3}: 17}
 			if diff := cmp.Diff(*f, *travel(t, f), cmpopts.EquateErrors()); diff != "" {
 				t.Errorf("%v:\n%s", k, diff)
 			}
@@ -150,41 +151,5 @@ func TestEmptyReplyIsAFailure(t *testing.T) {
 		if err := query.FromReply(r); !errors.Is(err, query.ErrStoreFailure) {
 			t.Errorf("%v: %v", r, err)
 		}
-	}
-}
-
-func TestRetry(t *testing.T) {
-	retryable, fatal := query.New(query.Overloaded, "s", 0), query.New(query.UnknownStateStore, "s", 0)
-	retryable.RetryAfter = 0
-	for _, c := range []struct {
-		name   string
-		policy query.Policy
-		fails  []error
-		calls  int
-		want   error
-	}{
-		{"succeeds at the third", query.Policy{}, []error{retryable, retryable}, 3, nil},
-		{"fatal ends it", query.Policy{}, []error{retryable, fatal, retryable}, 2, fatal},
-		{"attempts end it", query.Policy{Attempts: 2}, []error{retryable, retryable, retryable}, 2, retryable},
-		{"another error ends it", query.Policy{}, []error{fs.ErrClosed}, 1, fs.ErrClosed},
-	} {
-		calls := 0
-		err := query.Retry(context.Background(), c.policy, func(context.Context) error {
-			calls++
-			if calls <= len(c.fails) {
-				return c.fails[calls-1]
-			}
-			return nil
-		})
-		if calls != c.calls || !errors.Is(err, c.want) || (c.want == nil) != (err == nil) {
-			t.Errorf("%s: %d calls, %v", c.name, calls, err)
-		}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	long := query.New(query.Overloaded, "s", 0)
-	long.RetryAfter = time.Hour
-	err := query.Retry(ctx, query.Policy{Max: time.Hour}, func(context.Context) error { cancel(); return long })
-	if !errors.Is(err, query.ErrOverloaded) {
-		t.Errorf("after the context's end: %v", err)
 	}
 }

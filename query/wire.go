@@ -3,6 +3,7 @@ package query
 import (
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -34,12 +35,13 @@ func ToProto(f *Failure) *querypb.Failure {
 	return p
 }
 
-// FromProto is the inverse of ToProto. Kinds and retries of a newer release are kept as numbers.
+// FromProto is the inverse of ToProto. A kind of a newer release is kept as a number; a retry class of one is left to the
+// kind.
 func FromProto(p *querypb.Failure) *Failure {
 	f := &Failure{
-		Kind: Kind(p.GetKind()), Store: p.GetStore(), Partition: NoPartition, NodeState: p.GetNodeState(), ThreadState: p.GetThreadState(),
-		Epoch: p.GetEpoch(), Retry: RetryClass(p.GetRetry()), RetryAfter: time.Duration(p.GetRetryAfterMs()) * time.Millisecond,
-		Owner: p.GetOwner(), LastKey: p.GetLastKey(), Detail: p.GetDetail(), Left: time.Duration(p.GetLeftMs()) * time.Millisecond,
+		Kind: Kind(min(uint32(p.GetKind()), 255)), Store: p.GetStore(), Partition: NoPartition, NodeState: p.GetNodeState(), ThreadState: p.GetThreadState(),
+		Epoch: p.GetEpoch(), Retry: RetryClass(min(uint32(p.GetRetry()), uint32(Never)+1) % (uint32(Never) + 1)), RetryAfter: duration(p.GetRetryAfterMs()),
+		Owner: p.GetOwner(), LastKey: p.GetLastKey(), Detail: p.GetDetail(), Left: duration(p.GetLeftMs()),
 		Reached: FromPositions(p.GetReached()),
 	}
 	if p != nil && p.Partition != nil {
@@ -59,6 +61,11 @@ func FromProto(p *querypb.Failure) *Failure {
 
 // milliseconds rounds up, so that a short wait does not become none.
 func milliseconds(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+// duration is never negative, and as long as fits.
+func duration(ms int64) time.Duration {
+	return time.Duration(max(0, min(ms, int64(math.MaxInt64/time.Millisecond)))) * time.Millisecond
+}
 
 // ToProgress and FromProgress are the wire form of a restore's progress.
 func ToProgress(g lifecycle.Progress) *querypb.Progress {
