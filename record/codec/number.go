@@ -12,7 +12,7 @@ var (
 	// OrderedInt64 is Int64 with the sign bit flipped, so that bytes sort as numbers. Java clients cannot read it.
 	OrderedInt64 Codec[int64] = int64Codec{name: "ordered-int64", flip: 1 << 63}
 	// Int32 is a Java Integer: 4 bytes, big endian, two's complement; not ordered.
-	Int32 Codec[int32] = int32Codec{}
+	Int32 Codec[int32] = int32Codec{name: "int32"}
 	// Float64 is a Java Double: 8 bytes, big endian, IEEE 754; not ordered.
 	Float64 Codec[float64] = float64Codec{}
 	// Bool is one byte, 0 or 1, as Kafka's BooleanSerializer writes.
@@ -47,27 +47,30 @@ func (c int64Codec) ParseText(s string) (int64, error) {
 	return v, nil
 }
 
-type int32Codec struct{}
+type int32Codec struct {
+	name string
+	flip uint32
+}
 
-func (int32Codec) Name() string              { return "int32" }
-func (int32Codec) Ordered() bool             { return false }
+func (c int32Codec) Name() string            { return c.name }
+func (c int32Codec) Ordered() bool           { return c.flip != 0 }
 func (int32Codec) Copies() bool              { return true }
 func (int32Codec) FormatText(v int32) string { return strconv.FormatInt(int64(v), 10) }
-func (int32Codec) Encode(dst []byte, v int32) ([]byte, error) {
-	return binary.BigEndian.AppendUint32(dst, uint32(v)), nil
+func (c int32Codec) Encode(dst []byte, v int32) ([]byte, error) {
+	return binary.BigEndian.AppendUint32(dst, uint32(v)^c.flip), nil
 }
 
-func (int32Codec) Decode(b []byte) (int32, error) {
+func (c int32Codec) Decode(b []byte) (int32, error) {
 	if len(b) != 4 {
-		return 0, wrongLength("int32", 4, len(b))
+		return 0, wrongLength(c.name, 4, len(b))
 	}
-	return int32(binary.BigEndian.Uint32(b)), nil
+	return int32(binary.BigEndian.Uint32(b) ^ c.flip), nil
 }
 
-func (int32Codec) ParseText(s string) (int32, error) {
+func (c int32Codec) ParseText(s string) (int32, error) {
 	v, err := strconv.ParseInt(s, 10, 32)
 	if err != nil {
-		return 0, notText("int32", s, err)
+		return 0, notText(c.name, s, err)
 	}
 	return int32(v), nil
 }
