@@ -17,5 +17,10 @@
 //  4. The first interrupt (Ctrl-C) commits, leaves the group, closes the stores and ends. A second one gives up waiting
 //     and says what was abandoned. A termination signal (SIGTERM) does the same as the first interrupt but stays in the
 //     group, so that a process that is started again is back without a rebalance; --leave leaves.
-//  5. Run never ends the process and handles no signals by itself; Main does both.
+//  5. "dev" feeds each line once. Processes of one application claim the feeding in the topic <app>-feed-claims, whose order
+//     decides; a claimant that has died is followed by its own restart at once, and by others after the session time-out.
+//     A count with --once and without --app deletes the topics that it made on a cluster; its group, which has no member
+//     and no offset left then, is removed by the broker.
+//  6. A state directory is made with mode 0700. One that exists keeps its mode, and is told of if others may read it.
+//  7. Run never ends the process and handles no signals by itself; Main does both.
 package cli
