@@ -54,7 +54,8 @@ func (w *world) actions() map[string]func(*rapid.T) {
 		"time": func(*rapid.T) {
 			w.now = w.now.Add(time.Duration(rapid.IntRange(1, 120).Draw(w.t, "ms")) * time.Millisecond)
 		},
-		"a while": func(*rapid.T) { w.while() },
+		"a while": func(*rapid.T) { w.while(w.nodes) },
+		"alone":   func(*rapid.T) { w.while([]*node{w.some()}) },
 	}
 	maps.Copy(all, w.groupActions())
 	return all
@@ -91,11 +92,11 @@ func (w *world) regroup(without *node) {
 	w.complete()
 }
 
-// while lets everybody work for a moment, so that the failures around it find more than a start.
-func (w *world) while() {
+// while lets nodes work for a moment, so that the failures around it find more than a start. The others stand still.
+func (w *world) while(nodes []*node) {
 	for range rapid.IntRange(1, 5).Draw(w.t, "rounds") {
 		w.now = w.now.Add(30 * time.Millisecond)
-		for _, n := range w.nodes {
+		for _, n := range nodes {
 			if !n.down && n.loop != nil {
 				n.everything()
 			}

@@ -222,7 +222,7 @@ func (n *node) answerProducer() {
 	n.early()
 	n.answerFlush()
 	n.answerCommit()
-	for n.commit != nil && n.carryCommit() {
+	for n.commit != nil && !n.w.chance("the end is late", 3) && n.carryCommit() {
 	}
 	n.answerAbort()
 	n.answerFence()

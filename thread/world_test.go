@@ -434,17 +434,22 @@ func (n *node) kill() {
 	}
 }
 
-// everything answers all that waits, well, and lets the loop turn.
+// everything answers what waits, and lets the loop turn. While the world is not calm, now and then something is late.
 func (n *node) everything() {
 	if n.loop == nil {
 		n.revive()
 	}
 	n.heartbeat()
 	n.w.complete()
-	n.answerReads()
-	n.answerProducer()
+	if !n.w.chance("reads are late", 6) {
+		n.answerReads()
+	}
+	if !n.w.chance("the producer is late", 3) {
+		n.answerProducer()
+	}
+	slow := n.w.chance("the disk is slow", 3)
 	for p := range int32(partitions) {
-		for len(n.disks[p].jobs) > 0 && n.work(p) {
+		for !slow && len(n.disks[p].jobs) > 0 && n.work(p) {
 		}
 		n.fetch(p)
 	}
