@@ -1,7 +1,6 @@
 package thread
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -55,7 +54,7 @@ func (l *Loop) adopt(tps []record.TopicPartition) {
 
 func (l *Loop) onStateReady(s StateReady) error {
 	e := l.tasks[s.Task]
-	if e == nil || s.Epoch != l.cfg.Epoch || l.closing[s.Task] > 0 {
+	if e == nil || s.Epoch != l.cfg.Epoch || l.slot.closing[s.Task] > 0 {
 		return nil
 	}
 	e.state = s.State
@@ -63,7 +62,7 @@ func (l *Loop) onStateReady(s StateReady) error {
 }
 
 func (l *Loop) onStateFailed(s StateFailed) error {
-	if e := l.tasks[s.Task]; e == nil || s.Epoch != l.cfg.Epoch || l.closing[s.Task] > 0 {
+	if e := l.tasks[s.Task]; e == nil || s.Epoch != l.cfg.Epoch || l.slot.closing[s.Task] > 0 {
 		return nil
 	}
 	return fmt.Errorf("thread: the state of task %s: %w", s.Task, s.Err)
@@ -117,18 +116,19 @@ func (l *Loop) releaseRevoked() {
 	if r == nil {
 		return
 	}
-	for _, e := range l.tasks {
+	for _, e := range l.everyTask() {
 		if e.revoking {
 			l.giveUp(e)
 		}
 	}
 	for _, tp := range r.Partitions {
-		if id, ok := l.cfg.TaskOf(tp); ok && l.closing[id] > 0 {
+		if id, ok := l.cfg.TaskOf(tp); ok && l.slot.closing[id] > 0 {
 			return
 		}
 	}
 	l.slot.drop(r.Partitions)
-	l.slot.revoking, l.slot.moving = nil, true
+	// Releasing joins again, and no Rejoining says so.
+	l.slot.revoking, l.slot.moving, l.slot.rejoining = nil, true, true
 	l.slot.Group.Released(r.Generation, r.Partitions)
 }
 
@@ -161,23 +161,23 @@ func (l *Loop) giveUp(e *entry) {
 			l.cfg.Log.Warn("a processor failed to close", "task", e.id, "err", err)
 		}
 	}
-	l.closing[e.id]++
+	l.slot.closing[e.id]++
 	l.cfg.States.Close(e.id, l.cfg.Epoch)
 }
 
 func (l *Loop) onStateClosed(s StateClosed) {
-	if s.Epoch != l.cfg.Epoch {
-		return
-	}
 	if s.Err != nil {
 		l.cfg.Log.Warn("a store did not close cleanly; its next start restores more", "task", s.Task, "err", s.Err)
 	}
-	if l.closing[s.Task]--; l.closing[s.Task] <= 0 {
-		delete(l.closing, s.Task)
+	if l.slot.closing[s.Task]--; l.slot.closing[s.Task] <= 0 {
+		delete(l.slot.closing, s.Task)
 	}
-	if !l.busy() {
-		l.releaseRevoked()
-	}
+	l.releaseAfterCommit()
+}
+
+// everyTask is all tasks by their ids: what is asked of the ports must not depend on the order of a map.
+func (l *Loop) everyTask() []*entry {
+	return slices.SortedFunc(maps.Values(l.tasks), func(a, b *entry) int { return a.id.Compare(b.id) })
 }
 
 func sorted(tps []record.TopicPartition) []record.TopicPartition {
@@ -193,10 +193,10 @@ func (l *Loop) stop() (done bool, err error) {
 	if l.busy() || (l.commitNow && l.needsCommit()) {
 		return false, nil
 	}
-	for _, e := range slices.SortedFunc(maps.Values(l.tasks), func(a, b *entry) int { return cmp.Compare(a.id.String(), b.id.String()) }) {
+	for _, e := range l.everyTask() {
 		l.giveUp(e)
 	}
-	if len(l.closing) > 0 {
+	if len(l.slot.closing) > 0 {
 		return false, nil
 	}
 	l.become(lifecycle.ThreadNotRunning)

@@ -231,8 +231,9 @@ func (l *Loop) onTransactionEnded(t broker.TransactionEnded) error {
 // committed: only now does the interval reach the state on disk.
 func (l *Loop) committed(c *commit) {
 	c.decided = true
-	for id, u := range c.units {
-		if l.tasks[id] != u.of {
+	for _, e := range l.everyTask() {
+		id, u := e.id, c.units[e.id]
+		if u.of != e {
 			continue
 		}
 		u.of.task.Committed(u.Unit)

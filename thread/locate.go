@@ -44,10 +44,10 @@ func (l *Loop) locate(e *entry) {
 // unhold lets held searches go on as soon as they may. While a join is pending the list of live members is not the
 // present one, and a fence by it could hit a member that has just come back.
 func (l *Loop) unhold() {
-	if l.slot.aborting != 0 || l.slot.rejoining {
+	if l.slot.aborting != 0 || l.slot.rejoining || l.slot.retake {
 		return
 	}
-	for _, e := range l.tasks {
+	for _, e := range l.everyTask() {
 		if e.search == held {
 			l.ask(e, peek)
 		}
@@ -83,7 +83,8 @@ func (l *Loop) onOffsets(o broker.OffsetsFetched) error {
 		return o.Err
 	}
 	if e.search == peek {
-		l.peeked(e, o.Offsets)
+		e.token = 0
+		l.peeks = append(l.peeks, peekAnswer{e, o.Offsets})
 		return nil
 	}
 	e.at = o.Offsets
@@ -103,6 +104,22 @@ func (l *Loop) onOffsets(o broker.OffsetsFetched) error {
 	e.search, e.token = resetting, l.slot.nextToken()
 	l.cfg.Positions.Resolve(e.token, none)
 	return nil
+}
+
+// fenceTheDead acts on what peeks have brought, when all that had arrived with them is known: the news of another
+// generation may stand right behind the answer.
+func (l *Loop) fenceTheDead() {
+	for _, p := range l.peeks {
+		if l.tasks[p.of.id] == p.of {
+			l.peeked(p.of, p.at)
+		}
+	}
+	l.peeks = l.peeks[:0]
+}
+
+type peekAnswer struct {
+	of *entry
+	at broker.Offsets
 }
 
 // peeked looks for a last committer that is not in the group any more. Its open transaction would hold up the positions
@@ -157,7 +174,7 @@ func (l *Loop) onFenced(f broker.Fenced) error {
 		}
 		l.cfg.Log.Warn("fencing failed; waiting for the transaction's time-out", "thread", l.slot.Name, "transactionalID", id, "err", f.Err)
 	}
-	for _, e := range l.tasks {
+	for _, e := range l.everyTask() {
 		e.dead = slices.DeleteFunc(e.dead, func(d string) bool { return d == id })
 		if e.search == fencing && len(e.dead) == 0 {
 			l.ask(e, stable)
@@ -167,6 +184,10 @@ func (l *Loop) onFenced(f broker.Fenced) error {
 }
 
 func (l *Loop) onPositions(p PositionsResolved) error {
+	if e := l.resets[p.Token]; e != nil {
+		delete(l.resets, p.Token)
+		return l.reset(e, p)
+	}
 	e := l.waiting(p.Token)
 	if e == nil {
 		return nil
@@ -175,16 +196,25 @@ func (l *Loop) onPositions(p PositionsResolved) error {
 		return p.Err
 	}
 	e.token = 0
-	if e.ready() { // a position that fell out of the log was resolved anew
-		for tp, at := range p.At {
-			e.task.Seek(tp, at)
-			l.slot.Fetcher.Start(tp, at)
-		}
-		return nil
-	}
 	for tp, at := range p.At {
 		e.at[tp] = broker.Offset{At: at, Metadata: e.at[tp].Metadata}
 	}
 	e.search = found
 	return l.startIfReady(e)
+}
+
+// reset moves a running task to a position that was resolved anew because the one before fell out of the log. A task that
+// was given up or taken back meanwhile runs into it again.
+func (l *Loop) reset(e *entry, p PositionsResolved) error {
+	if l.tasks[e.id] != e || !e.ready() {
+		return nil
+	}
+	if p.Err != nil {
+		return p.Err
+	}
+	for tp, at := range p.At {
+		e.task.Seek(tp, at)
+		l.slot.Fetcher.Start(tp, at)
+	}
+	return nil
 }

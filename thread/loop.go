@@ -44,8 +44,6 @@ type Loop struct {
 
 	tasks   map[record.TaskID]*entry
 	running []*entry
-	// closing counts the States.Close calls that have not been answered, by task.
-	closing map[record.TaskID]int
 
 	// commit is the one that is under way; nil between commits.
 	commit     *commit
@@ -60,6 +58,10 @@ type Loop struct {
 	resolving *commit
 	// fences are the Producer.Fence calls that have not been answered: token to transactional id.
 	fences map[uint64]string
+	// peeks are answers that are not acted upon yet.
+	peeks []peekAnswer
+	// resets are the Positions.Resolve calls for partitions of running tasks whose position fell out of the log.
+	resets map[uint64]*entry
 
 	stopping bool
 	events   []broker.Event
@@ -90,7 +92,7 @@ type entry struct {
 func NewLoop(cfg Config) *Loop {
 	return &Loop{
 		cfg: cfg, slot: cfg.Slot, machine: lifecycle.NewMachine(&lifecycle.ThreadTable, cfg.Slot.Name),
-		tasks: map[record.TaskID]*entry{}, closing: map[record.TaskID]int{}, fences: map[uint64]string{},
+		tasks: map[record.TaskID]*entry{}, resets: map[uint64]*entry{}, fences: map[uint64]string{},
 	}
 }
 
@@ -103,6 +105,10 @@ func (l *Loop) Start(now time.Time) {
 		// A process that was killed has left a transaction open under this id. It holds up our own positions, and nothing
 		// else would end it before the broker's time-out.
 		l.slot.abort()
+	}
+	if l.slot.retake {
+		l.slot.moving = true
+		l.slot.Group.Rejoin("the producer was fenced")
 	}
 	if l.slot.joined {
 		l.adopt(l.slot.assigned)
@@ -135,6 +141,7 @@ func (l *Loop) Step(now time.Time) (next time.Time, err error) {
 			return now, err
 		}
 	}
+	l.fenceTheDead()
 	if err := l.maybeRewind(); err != nil {
 		return now, err
 	}
@@ -167,7 +174,7 @@ func doneIf(done bool) error {
 // Abandon gives up everything after a failed Step, without a commit: what was not committed is processed again by the
 // next incarnation. Stores are flushed as they close, so it has little to restore.
 func (l *Loop) Abandon() {
-	for _, e := range l.tasks {
+	for _, e := range l.everyTask() {
 		l.giveUp(e)
 	}
 	l.slot.abort()

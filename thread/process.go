@@ -72,7 +72,8 @@ func (l *Loop) onFetchFailed(f broker.FetchFailed) error {
 	}
 	l.cfg.Log.Warn("position is outside the log; the reset policy decides", "partition", f.Source, "position", f.Position,
 		"logStart", f.LogStart, "highWatermark", f.HighWatermark)
-	e.token = l.slot.nextToken()
-	l.cfg.Positions.Resolve(e.token, []record.TopicPartition{f.Source})
+	token := l.slot.nextToken()
+	l.resets[token] = e
+	l.cfg.Positions.Resolve(token, []record.TopicPartition{f.Source})
 	return nil
 }

@@ -44,7 +44,7 @@ func (l *Loop) migrate() {
 	if l.machine.State() == lifecycle.ThreadRunning {
 		l.become(lifecycle.ThreadRebalancing)
 	}
-	for _, e := range l.tasks {
+	for _, e := range l.everyTask() {
 		l.giveUp(e)
 	}
 	l.slot.moving = true
@@ -88,11 +88,12 @@ func (l *Loop) abortFailed(err *broker.Error) error {
 	if err.Class != broker.Migrated {
 		return err
 	}
+	l.slot.retake = true
 	if l.slot.fenced++; l.slot.fenced > 1 {
 		return fmt.Errorf("thread: %s is used by two producers at once; each process needs a state directory of its own: %w", l.slot.TransactionalID, err)
 	}
 	l.cfg.Log.Warn("fenced; joining again", "thread", l.slot.Name, "err", err)
-	l.cause, l.resolving, l.slot.retake = err, nil, true
+	l.cause, l.resolving = err, nil
 	l.migrate()
 	return nil
 }
@@ -154,6 +155,9 @@ func (l *Loop) maybeRewind() error {
 		return nil
 	}
 	l.rewinding = false
+	if !l.slot.exactlyOnce() && l.machine.State() == lifecycle.ThreadRunning {
+		l.become(lifecycle.ThreadRebalancing)
+	}
 	l.nextCommit = l.now.Add(l.cfg.CommitInterval)
 	for _, e := range slices.Clone(l.running) {
 		if err := l.rewind(e); err != nil {

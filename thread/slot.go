@@ -27,6 +27,9 @@ type Slot struct {
 	// assigned is what the group last gave this member; a new incarnation starts with it.
 	assigned []record.TopicPartition
 	joined   bool
+	// closing counts the States.Close calls that have not been answered, by task, those of former incarnations too: a
+	// partition is released when its task is closed, whoever closed it.
+	closing map[record.TaskID]int
 	// rejoining says that a join of this member is pending, so the generation it knows may be over already.
 	rejoining bool
 	// live are the transactional ids of the group's members as of this generation. Nobody may fence them.
@@ -52,12 +55,19 @@ type Slot struct {
 }
 
 // NewSlot returns a slot with an empty inbox; the caller fills in the ports before the first incarnation starts.
-func NewSlot(name string) *Slot { return &Slot{Name: name, Inbox: broker.NewInbox()} }
+func NewSlot(name string) *Slot {
+	return &Slot{Name: name, Inbox: broker.NewInbox(), closing: map[record.TaskID]int{}}
+}
 
 func (s *Slot) exactlyOnce() bool { return s.TransactionalID != "" }
 
-// abort has the producer take back what is not committed.
+// abort has the producer take back what is not committed. One Abort at a time is enough, since nothing is appended until
+// it is answered; and a second one would hide the answer that says that the producer was fenced. A fenced producer holds
+// nothing, and its next Abort takes the transactional id back: that is left to retake.
 func (s *Slot) abort() {
+	if s.aborting != 0 || s.retake {
+		return
+	}
 	s.aborting = s.nextToken()
 	s.Producer.Abort(s.aborting)
 }

@@ -48,7 +48,7 @@ type world struct {
 
 // strict holds loops also to what the present one breaks: a new incarnation releases partitions that its predecessor is
 // still closing, and a fenced producer's Abort is repeated before the group has said that this member is part of it.
-const strict = false
+const strict = true
 
 const (
 	partitions = 3
