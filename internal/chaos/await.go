@@ -9,7 +9,7 @@ import (
 // The longest that things may take. A coordinator's fail-over takes ten seconds, a broker's start fifteen, and the
 // machine may be busy; what takes longer than this has hung.
 const (
-	startLimit   = 90 * time.Second
+	startLimit   = 180 * time.Second
 	endLimit     = 60 * time.Second
 	runningLimit = 120 * time.Second
 	inSyncLimit  = 120 * time.Second
