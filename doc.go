@@ -5,8 +5,9 @@
 //
 //  1. New validates and starts nothing. Run joins the group, restores state, processes, and returns when the node has
 //     stopped: nil after Shutdown or a cancelled context, else the one failure that ended it. A second Run is an error.
-//  2. Every input record is processed at least once: after a crash the records since the last commit are processed
-//     again. State that Kafka has not committed is never on disk.
+//  2. Inputs, state and outputs move together, in transactions: whatever fails, each input record counts once in the stores
+//     and in what consumers with read_committed see. With WithGuarantee(AtLeastOnce) none is lost, and the records since the
+//     last commit may count again. State that Kafka has not committed is never on disk, in either.
 //  3. Broker outages never end a node. The one exception is a cluster that cannot be reached when Run starts.
 //  4. A query ends in a value or in one *query.Failure that says what to do, before the caller's deadline, in every
 //     lifecycle state, after Shutdown too.

@@ -1,6 +1,7 @@
 package millrace
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -71,6 +72,9 @@ type options struct {
 	compression    string
 	restart        actors.Intensity
 	metadata       time.Duration
+	tls            *tls.Config
+	mechanism      string
+	user, password string
 }
 
 func defaults() options {
@@ -84,6 +88,16 @@ func defaults() options {
 
 // WithBrokers names the cluster: one or more host:port. The default is 127.0.0.1:9092.
 func WithBrokers(addrs ...string) Option { return func(o *options) { o.brokers = addrs } }
+
+// WithTLS encrypts the connections to the cluster. RootCAs says whom to trust, Certificates who this node is to brokers
+// that ask for client certificates.
+func WithTLS(c *tls.Config) Option { return func(o *options) { o.tls = c } }
+
+// WithSASL authenticates to the cluster. The mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; PLAIN sends the password
+// as it is, so use it with TLS only.
+func WithSASL(mechanism, user, password string) Option {
+	return func(o *options) { o.mechanism, o.user, o.password = mechanism, user, password }
+}
 
 // WithStateDir is where stores and the process id live. Two processes must not share one. The default is
 // millrace-<application id> in the directory for temporary files, which a machine may empty: set it for real use.
@@ -168,6 +182,14 @@ func (o *options) validate(app string) error {
 	for _, b := range o.brokers {
 		if _, _, err := net.SplitHostPort(b); err != nil {
 			bad("WithBrokers", "%q is not host:port", b)
+		}
+	}
+	if o.mechanism+o.user+o.password != "" {
+		switch {
+		case o.user == "" || o.password == "":
+			bad("WithSASL", "the user or the password is empty: give both")
+		case o.mechanism != "PLAIN" && o.mechanism != "SCRAM-SHA-256" && o.mechanism != "SCRAM-SHA-512":
+			bad("WithSASL", "mechanism %q is not one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512", o.mechanism)
 		}
 	}
 	if o.threads < 1 || o.threads > 1024 {

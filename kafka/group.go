@@ -165,11 +165,6 @@ func (g *Group) Rejoin(reason string) {
 	g.submit(func(now time.Time) []member.Effect { return g.machine.Rejoin(now, reason) })
 }
 
-// Offsets is CommittedOffsets with stable.
-func (g *Group) Offsets(token uint64, tps []record.TopicPartition) {
-	g.CommittedOffsets(token, tps, true)
-}
-
 // CommittedOffsets reads committed positions; exactly one broker.OffsetsFetched follows, at the latest while Close runs.
 // With stable (KIP-447) it comes once no transaction has any of them pending (88 UNSTABLE_OFFSET_COMMIT is asked again,
 // for as long as the transaction lasts): where a new owner starts. Without, the positions before a pending transaction

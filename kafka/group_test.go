@@ -200,7 +200,7 @@ func TestGroupOfOneCommitsAndReadsBack(t *testing.T) {
 	if err := a.commits[7][0]; err != nil {
 		t.Fatal(err)
 	}
-	a.Offsets(8, tps(0, 1))
+	a.CommittedOffsets(8, tps(0, 1), true)
 	await(t, "the offsets are there", func() bool { return a.fetched[8].Offsets != nil }, a)
 	want := broker.Offsets{tps(0)[0]: {At: broker.None}, tps(1)[0]: {At: 42, Metadata: "m"}}
 	if diff := cmp.Diff(want, a.fetched[8].Offsets); diff != "" {
@@ -378,7 +378,7 @@ func TestGroupCommitsThroughARebalance(t *testing.T) {
 			t.Errorf("commit %d: %v", token, answers)
 		}
 	}
-	b.Offsets(1, slices.Collect(maps.Keys(final)))
+	b.CommittedOffsets(1, slices.Collect(maps.Keys(final)), true)
 	await(t, "b reads what a committed", func() bool { return b.fetched[1].Offsets != nil }, b)
 	if diff := cmp.Diff(final, b.fetched[1].Offsets); diff != "" {
 		t.Fatal(diff)
@@ -523,7 +523,7 @@ func TestGroupWithoutABrokerWaits(t *testing.T) {
 	if err := a.commits[1][0]; err == nil || err.Class != broker.Migrated {
 		t.Fatal(err)
 	}
-	a.Offsets(2, tps(0))
+	a.CommittedOffsets(2, tps(0), true)
 	a.close(true)
 	a.take()
 	if _, ok := a.fetched[2]; !ok {

@@ -90,7 +90,7 @@ func TestH20LagReachesZeroBehindMarkers(t *testing.T) {
 	await(t, "assigned", owns(1, g), g)
 	g.Commit(1, broker.Offsets{tp(0): {At: r.at[tp(0)]}})
 	await(t, "committed", func() bool { return len(g.commits[1]) == 1 }, g)
-	g.Offsets(2, tps(0))
+	g.CommittedOffsets(2, tps(0), true)
 	await(t, "read back", func() bool { return g.fetched[2].Offsets != nil }, g)
 	again := newReader(t, c.Addrs(), committed)
 	again.start(tp(0), g.fetched[2].Offsets[tp(0)].At)

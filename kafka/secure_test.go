@@ -163,7 +163,7 @@ func TestRefusedMemberFails(t *testing.T) {
 	cfg, _, c := secured(t, "SCRAM-SHA-256")
 	refuse(c, kmsg.SASLAuthenticate, 58)
 	g := newPeer(t, cfg.Brokers, "g", func(c *kafka.GroupConfig) { c.Config = cfg })
-	g.Offsets(1, tps(0))
+	g.CommittedOffsets(1, tps(0), true)
 	await(t, "the member failed", func() bool { return g.failed != nil && g.fetched[1].Err != nil }, g)
 	for _, err := range []*broker.Error{g.failed, g.fetched[1].Err} {
 		if err.Code != 58 || err.Class != broker.Fatal {

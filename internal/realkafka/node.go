@@ -53,9 +53,9 @@ func (c *Cluster) jvm(flags ...string) []string {
 	return append(flags, "-cp", filepath.Join(c.jars, "*"), "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 }
 
-// awaitPort waits until the broker accepts connections: an error if it ends first, or after a minute.
+// awaitPort waits until the broker accepts connections: an error if it ends first, or after three minutes.
 func (n *node) awaitPort(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

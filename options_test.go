@@ -1,0 +1,34 @@
+package millrace_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/millrace-io/millrace"
+)
+
+// Every mistake is named, with what would be right, and no secret is repeated.
+func TestOptionsThatCannotWork(t *testing.T) {
+	for _, c := range []struct {
+		option millrace.Option
+		names  string
+	}{
+		{millrace.WithSASL("PLAIN", "user", ""), "WithSASL"},
+		{millrace.WithSASL("", "user", "secret"), "SCRAM-SHA-256"},
+		{millrace.WithSASL("GSSAPI", "user", "secret"), "SCRAM-SHA-256"},
+		{millrace.WithGuarantee(7), "ExactlyOnce"},
+		{millrace.WithThreads(0), "WithThreads"},
+		{millrace.WithBrokers("nowhere"), "host:port"},
+		{millrace.WithCompression("brotli"), "zstd"},
+	} {
+		_, err := millrace.New("app", wordCount(t), c.option)
+		var bad *millrace.OptionError
+		if !errors.As(err, &bad) || !strings.Contains(err.Error(), c.names) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%v does not name %s", err, c.names)
+		}
+	}
+	if _, err := millrace.ParseGuarantee("at_most_once"); err == nil || !strings.Contains(err.Error(), "exactly_once, at_least_once") {
+		t.Error(err)
+	}
+}
