@@ -141,9 +141,6 @@ func (a *storeActor) answer(q question) (*querypb.Reply, error) {
 // check refuses what must not be answered: a question to another store, with other codecs, or too late.
 func (a *storeActor) check(q question) error {
 	name, partition, about := a.spec.Name, a.state.spec.Partition, q.GetAbout()
-	if a.stopped {
-		return ErrStateStoreClosed
-	}
 	if m := query.Mistake(q); m != "" {
 		return a.invalid(m)
 	}
