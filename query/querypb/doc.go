@@ -1,7 +1,8 @@
 // Package querypb is the vocabulary of questions on the wire.
 //
-// Whoever holds the PID of a store partition sends a *Get, *Range, *Count or *Open to it and receives one *Reply, which
-// is a value or a Failure:
+// Whoever holds the PID of a store partition sends a *Get, *GetMany, *Range, *Count or *Open to it and receives one *Reply,
+// which is a value or a Failure. *ListStores, *Locate and *ListRestores are about the node; the node's own PID and every
+// gate answer them:
 //
 //  1. A question needs a sender (RequestFuture, Request, RequestWithCustomSender): one without is dropped and counted.
 //  2. Messages are immutable once they are sent or received. A local asker and a store share their memory.
