@@ -33,16 +33,19 @@ const (
 	kipPartitions    = "KafkaException 5" // partition-level errors of addPartitions
 )
 
-// Tests on a real broker that prove where a line leaves the excerpt's type.
+// Tests that prove where a line leaves the excerpt's type, on a real broker where one can be brought to say it.
 const (
-	provesTimeout   = "TestTransactionTimedOutRecoversOnTheSameObject"
-	provesFence     = "TestFencedProducerComesBackOnlyByTakingOver"
+	provesTimeout   = "TestTraps/TransactionTimedOutRecoversOnTheSameObject"
+	provesFence     = "TestTraps/FencedProducerComesBackOnlyByTakingOver"
+	provesZombie    = "TestTraps/ZombieDoesNotHurtTheOwner"
 	provesExpired   = "TestExpiredTransactionalIDGetsANewProducerID"
-	provesRecord    = "TestRecordErrorsLeaveTheTransactionUsable"
-	provesMember    = "TestStaleMemberDoesNotCommit"
-	provesUnknown   = "TestUnknownTopicCostsItsRecordsOnly"
-	provesLostTopic = "TestTopicDeletedInMidTransaction"
+	provesRecord    = "TestTraps/RecordErrorsLeaveTheTransactionUsable"
+	provesMember    = "TestTraps/StaleMemberDoesNotCommit"
+	provesUnknown   = "TestTraps/UnknownTopicCostsItsRecordsOnly"
+	provesLostTopic = "TestTraps/TopicDeletedInMidTransaction"
 	provesDeath     = "TestCommitOutlivesItsCoordinator"
+	provesRepeated  = "TestRepeatedCommitTellsTheOutcome"
+	provesInjected  = "TestTransactionsOutliveEveryCode" // only injection can produce it
 	provesQuorum    = "TestReplicasLostAndRegained"
 )
 
@@ -107,14 +110,14 @@ var produceLines = []row{
 	on(broker.OpProduce, 5, broker.Retry, kipNotLeader, "no leader at the moment", provesQuorum),
 	on(broker.OpProduce, 6, broker.Retry, kipNotLeader, "the leader moved: same batch, same sequence", provesDeath),
 	on(broker.OpProduce, 7, broker.Retry, kipTimeout, "the replicas were too slow; it may be in the log: same batch, same sequence", provesQuorum),
-	on(broker.OpProduce, 8, broker.Retry, kipNotLeader, "the leader is starting", ""),
-	on(broker.OpProduce, 13, broker.Retry, kipTimeout, "network exception", ""),
+	on(broker.OpProduce, 8, broker.Retry, kipNotLeader, "the leader is starting", provesInjected),
+	on(broker.OpProduce, 13, broker.Retry, kipTimeout, "network exception", provesInjected),
 	on(broker.OpProduce, 19, broker.Retry, kipReplicas, "not written: same batch, same sequence", provesQuorum),
 	on(broker.OpProduce, 20, broker.Retry, kipReplicasAfter, "written, but not often enough: same batch, same sequence", provesQuorum),
-	on(broker.OpProduce, 56, broker.Retry, kipNotLeader, "a disk of the leader failed", ""),
-	on(broker.OpProduce, 74, broker.Retry, kipNotLeader, "stale leader epoch", ""),
-	on(broker.OpProduce, 17, broker.Fatal, kipInvalidTopic, "a topic that nobody may write to: another try would fail as this one", ""),
-	on(broker.OpProduce, 21, broker.Fatal, kipAcks, "the producer always asks for all: a bug", ""),
+	on(broker.OpProduce, 56, broker.Retry, kipNotLeader, "a disk of the leader failed", provesInjected),
+	on(broker.OpProduce, 74, broker.Retry, kipNotLeader, "stale leader epoch", provesInjected),
+	on(broker.OpProduce, 17, broker.Fatal, kipInvalidTopic, "a topic that nobody may write to: another try would fail as this one", provesInjected),
+	on(broker.OpProduce, 21, broker.Fatal, kipAcks, "the producer always asks for all: a bug", provesInjected),
 	on(broker.OpProduce, 29, broker.Fatal, kipTopic, "the topic is not allowed; what is open can still be aborted", ""),
 	on(broker.OpProduce, 31, broker.Fatal, kipCluster, "idempotent writes are not allowed", ""),
 	on(broker.OpProduce, 53, broker.Fatal, kipTxnId, "not even an abort is allowed", ""),
@@ -172,7 +175,7 @@ var endLines = []row{
 	on(broker.OpEndTxn, 14, broker.Retry, "", "coordinator is loading: not carried out", ""),
 	on(broker.OpEndTxn, 51, broker.Retry, "", "it is being carried out", ""),
 	on(broker.OpEndTxn, transaction.Transport, broker.CommitUnknown, "", "it may have been carried out: the same again", provesDeath),
-	on(broker.OpEndTxn, 7, broker.CommitUnknown, kipTimeout, "a time-out says nothing about the outcome: the same again", ""),
+	on(broker.OpEndTxn, 7, broker.CommitUnknown, kipTimeout, "a time-out says nothing about the outcome: the same again", provesInjected),
 	on(broker.OpEndTxn, 15, broker.CommitUnknown, "", "the log of transactions did not take it in time, or took it after all: the same again", ""),
 	on(broker.OpEndTxn, 16, broker.CommitUnknown, "", "the coordinator moved, perhaps after it had taken it: the same again", provesDeath),
 	on(broker.OpEndTxn, 90, broker.Abort, kipFenced, "fenced or timed out, not committed: re-init decides", provesTimeout),
@@ -184,17 +187,17 @@ var endLines = []row{
 	on(broker.OpEndTxn, 53, broker.Fatal, kipTxnId, "not even an abort is allowed", ""),
 
 	when(transaction.Repeated, on(broker.OpEndTxn, transaction.Transport, broker.Retry, "", "the same again", provesDeath)),
-	when(transaction.Repeated, on(broker.OpEndTxn, 7, broker.Retry, kipTimeout, "the same again", "")),
+	when(transaction.Repeated, on(broker.OpEndTxn, 7, broker.Retry, kipTimeout, "the same again", provesInjected)),
 	when(transaction.Repeated, on(broker.OpEndTxn, 15, broker.Retry, "", "the same again", provesDeath)),
 	when(transaction.Repeated, on(broker.OpEndTxn, 16, broker.Retry, "", "the same again", provesDeath)),
-	when(transaction.Repeated, on(broker.OpEndTxn, 48, broker.Abort, kipTxnState, "it was aborted: not committed", "")),
-	when(transaction.Repeated, on(broker.OpEndTxn, 90, broker.CommitUnknown, kipFenced, "another epoch: committed before that, or timed out; committed offsets tell", "")),
-	when(transaction.Repeated, on(broker.OpEndTxn, 47, broker.CommitUnknown, kipEpoch, "the older code for 90", "")),
-	when(transaction.Repeated, on(broker.OpEndTxn, 49, broker.CommitUnknown, kipPidMapping, "the id expired since; committed offsets tell", "")),
+	when(transaction.Repeated, on(broker.OpEndTxn, 48, broker.Abort, kipTxnState, "it was aborted: not committed", provesRepeated)),
+	when(transaction.Repeated, on(broker.OpEndTxn, 90, broker.CommitUnknown, kipFenced, "another epoch: committed before that, or timed out; committed offsets tell", provesRepeated)),
+	when(transaction.Repeated, on(broker.OpEndTxn, 47, broker.CommitUnknown, kipEpoch, "the older code for 90", provesRepeated)),
+	when(transaction.Repeated, on(broker.OpEndTxn, 49, broker.CommitUnknown, kipPidMapping, "the id expired since; committed offsets tell", provesRepeated)),
 
-	when(transaction.ToAbort, on(broker.OpEndTxn, 48, broker.Ignore, kipTxnState, "nothing is open; re-init, since that was not expected", "")),
+	when(transaction.ToAbort, on(broker.OpEndTxn, 48, broker.Ignore, kipTxnState, "nothing is open; re-init, since that was not expected", provesInjected)),
 	when(transaction.ToAbort, on(broker.OpEndTxn, transaction.Transport, broker.Abort, "", "re-init ends it as well", provesDeath)),
-	when(transaction.ToAbort, on(broker.OpEndTxn, 7, broker.Abort, kipTimeout, "re-init ends it as well", "")),
+	when(transaction.ToAbort, on(broker.OpEndTxn, 7, broker.Abort, kipTimeout, "re-init ends it as well", provesInjected)),
 	when(transaction.ToAbort, on(broker.OpEndTxn, 15, broker.Retry, "", "no coordinator yet", "")),
 	when(transaction.ToAbort, on(broker.OpEndTxn, 16, broker.Retry, "", "the coordinator moved", "")),
 }

@@ -133,7 +133,10 @@ func TestNextIntervalWaitsForTheEndOfTheLast(t *testing.T) {
 		t.Fatalf("%v", s.notes())
 	}
 	fault.Remove()
-	next(t, w.inbox, "the commit", func(e broker.Event) (broker.TransactionEnded, bool) { f, ok := e.(broker.TransactionEnded); return f, ok })
+	next(t, w.inbox, "the commit", func(e broker.Event) (broker.TransactionEnded, bool) {
+		f, ok := e.(broker.TransactionEnded)
+		return f, ok
+	})
 	next(t, w.inbox, "the flush", func(e broker.Event) (broker.Flushed, bool) { f, ok := e.(broker.Flushed); return f, ok })
 	if e := w.commit(t, at(30), outsider); e.Err != nil {
 		t.Fatal(e.Err)

@@ -185,7 +185,10 @@ func TestCorrelationMismatchIsBareAndFatal(t *testing.T) {
 
 // A commit without an answer, whose repetition the broker answers with 48: it was aborted; with 90: nobody can tell.
 func TestRepeatedCommitTellsTheOutcome(t *testing.T) {
-	for code, want := range map[*kerr.Error]broker.Class{kerr.InvalidTxnState: broker.Abort, kerr.ProducerFenced: broker.CommitUnknown} {
+	for code, want := range map[*kerr.Error]broker.Class{
+		kerr.InvalidTxnState: broker.Abort, kerr.ProducerFenced: broker.CommitUnknown, kerr.InvalidProducerEpoch: broker.CommitUnknown,
+		kerr.InvalidProducerIDMapping: broker.CommitUnknown,
+	} {
 		t.Run(code.Message, func(t *testing.T) {
 			c := groupCluster(t, 1)
 			w := newTransactional(t, c.Addrs(), nil)

@@ -119,7 +119,8 @@ func TestTransactionsOutliveEveryCode(t *testing.T) {
 		kerr.TransactionAbortable, kerr.OutOfOrderSequenceNumber, kerr.UnknownTopicOrPartition, kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed,
 		kerr.TransactionalIDAuthorizationFailed, kerr.IllegalGeneration, kerr.UnknownMemberID, kerr.FencedInstanceID, kerr.RebalanceInProgress,
 		kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend, kerr.KafkaStorageError, kerr.UnknownServerError,
-		kerr.UnsupportedVersion, kerr.PolicyViolation,
+		kerr.UnsupportedVersion, kerr.PolicyViolation, kerr.ReplicaNotAvailable, kerr.FencedLeaderEpoch, kerr.InvalidTopicException, kerr.InvalidRequiredAcks,
+		kerr.NetworkException, kerr.BrokerNotAvailable,
 	}
 	for _, key := range []kmsg.Key{kmsg.InitProducerID, kmsg.AddPartitionsToTxn, kmsg.Produce, kmsg.AddOffsetsToTxn, kmsg.TxnOffsetCommit, kmsg.EndTxn} {
 		for _, code := range codes {

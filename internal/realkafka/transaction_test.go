@@ -159,42 +159,6 @@ func newTopic(t *testing.T, c *realkafka.Cluster, name string, configs map[strin
 	}
 }
 
-// Records of one transaction after the other, appended while the one before is being committed: none joins the wrong one,
-// none is lost as a duplicate of a sequence that was used before.
-func TestTransactionsFollowEachOtherWithoutMixing(t *testing.T) {
-	c := realkafka.For(t, 1)
-	newTopic(t, c, "out", nil)
-	p := newProducer(t, c, "follow", func(c *kafka.ProducerConfig) { c.BatchBytes = 200 })
-	var want []string
-	start := time.Now()
-	for round := range 200 {
-		var values []string
-		for i := range 10 {
-			values = append(values, fmt.Sprintf("%d-%d", round, i))
-		}
-		p.put(out(0), values...)
-		p.put(out(1), values...)
-		if f := p.flush(); f.Err != nil {
-			t.Fatal(f.Err)
-		}
-		if round%5 == 4 {
-			if a := p.abort(); a.Err != nil {
-				t.Fatal(a.Err)
-			}
-			continue
-		}
-		want = append(want, values...)
-		p.token++
-		p.Commit(p.token, at(out(2), int64(round)), outsider)
-		if round%3 == 0 {
-			heard[broker.TransactionEnded](p)
-		}
-	}
-	t.Logf("%s per transaction", time.Since(start)/200)
-	same(t, committed(t, c, out(0)), want)
-	same(t, committed(t, c, out(1)), want)
-}
-
 func same(t *testing.T, got, want []string) {
 	t.Helper()
 	if fmt.Sprint(got) != fmt.Sprint(want) {

@@ -75,6 +75,12 @@ func (l *line) resting() *Batch {
 	return nil
 }
 
+// unnumbered says that a batch among the first n has lost its number while it is under way. It will be refused, and what is sent
+// before that would take its number, and its place in the log.
+func (l *line) unnumbered(n int) bool {
+	return slices.ContainsFunc(l.queue[:n], func(b *Batch) bool { return !b.numbered })
+}
+
 // candidate is the next batch to send, if the protocol allows one. After a failure the head goes alone, since what follows
 // it would only be refused again.
 func (m *Machine) candidate(l *line) *Batch {
@@ -83,7 +89,7 @@ func (m *Machine) candidate(l *line) *Batch {
 		return nil
 	}
 	b := l.resting()
-	if b != l.queue[i] || (i > 0 && l.queue[0].attempts > 0) {
+	if b != l.queue[i] || (i > 0 && l.queue[0].attempts > 0) || l.unnumbered(i) {
 		return nil
 	}
 	if m.cfg.Transactional && (b.Interval != m.current || l.added != m.txn) {

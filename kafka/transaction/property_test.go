@@ -43,7 +43,9 @@ type world struct {
 	pending                  map[uint64][]*transaction.Batch
 	written                  map[*transaction.Batch]bool
 	log                      map[place]*transaction.Batch
-	flushing                 map[uint64]uint64 // token to interval
+	span                     map[*transaction.Batch][2]int // its place in the order of its partition; parts share their batch's
+	last                     map[record.TopicPartition]int // of what is written
+	flushing                 map[uint64]uint64             // token to interval
 }
 
 // place is where a partition's log has a batch, under the present epoch.
@@ -55,7 +57,8 @@ type place struct {
 func newWorld(t *rapid.T, transactional bool) *world {
 	w := &world{t: t, now: time.Unix(1000, 0), transactional: transactional, pid: -1, epoch: -1, added: map[record.TopicPartition]bool{},
 		next: map[record.TopicPartition]int32{}, deaf: map[uint64]bool{},
-		pending: map[uint64][]*transaction.Batch{}, written: map[*transaction.Batch]bool{}, log: map[place]*transaction.Batch{}, flushing: map[uint64]uint64{}}
+		pending: map[uint64][]*transaction.Batch{}, written: map[*transaction.Batch]bool{}, log: map[place]*transaction.Batch{}, span: map[*transaction.Batch][2]int{},
+		last: map[record.TopicPartition]int{}, flushing: map[uint64]uint64{}}
 	w.m = transaction.New(settings(transactional))
 	return w
 }
@@ -157,6 +160,11 @@ func (w *world) replace(e transaction.Refused) {
 	var parts []*transaction.Batch
 	if n := e.Batch.Records; n > 1 && !e.Whole {
 		parts = []*transaction.Batch{{To: e.Batch.To, Interval: e.Batch.Interval, Records: n / 2}, {To: e.Batch.To, Interval: e.Batch.Interval, Records: n - n/2}}
+	}
+	for i, p := range parts {
+		span := w.span[e.Batch]
+		half := (span[1] - span[0]) / 2
+		w.span[p] = [2]int{span[0] + i*half, span[0] + (i+1)*half}
 	}
 	w.buffered += len(parts)
 	of := w.pending[e.Batch.Interval]
@@ -304,6 +312,10 @@ func (w *world) produced() {
 		w.next[b.To] = next + b.Records
 		w.written[b] = true
 		w.log[place{b.To, next}] = b
+		if w.span[b][0] < w.last[b.To] && w.transactional {
+			w.t.Fatal("the log is out of order")
+		}
+		w.last[b.To] = w.span[b][0]
 		r.Base = int64(next)
 	}
 	if fault == transaction.Transport && r.Code == 0 {
@@ -323,6 +335,7 @@ func (w *world) steps() map[string]func() {
 			w.buffered++
 			b := &transaction.Batch{To: to, Interval: w.interval, Records: int32(rapid.IntRange(1, 3).Draw(w.t, "records"))}
 			w.pending[w.interval] = append(w.pending[w.interval], b)
+			w.span[b] = [2]int{len(w.span) << 10, (len(w.span) + 1) << 10}
 			w.take(w.m.Put(w.now, b))
 		},
 		"flush": func() {
