@@ -80,6 +80,8 @@ type walk[K, V any] struct {
 	held  bool
 	epoch uint64
 	last  []byte
+	// grown is how many entries the last page was to have.
+	grown int32
 	err   error
 }
 
@@ -142,9 +144,10 @@ func (s *walk[K, V]) advance() {
 
 // turn reads the next page.
 func (s *walk[K, V]) turn() error {
+	entries, bytes := s.size()
 	r, err := s.ask(s.ctx, &querypb.Range{
 		About: s.holding(), From: s.bounds.from, To: s.bounds.to, ToInclusive: s.bounds.through, Reverse: s.opts.reverse,
-		LimitEntries: s.opts.entries, LimitBytes: s.opts.bytes, Resume: s.last,
+		LimitEntries: entries, LimitBytes: bytes, Resume: s.last,
 	})
 	if err != nil {
 		return err
@@ -159,6 +162,16 @@ func (s *walk[K, V]) turn() error {
 		s.fetched = time.Now()
 	}
 	return nil
+}
+
+// size bounds the next page. A scan that goes on takes longer pages, so that one that stops after a few entries costs
+// little and a long one does not wait for a message every few hundred.
+func (s *walk[K, V]) size() (entries, bytes int32) {
+	if s.opts.entries != 0 || s.opts.bytes != 0 {
+		return s.opts.entries, s.opts.bytes
+	}
+	s.grown = min(PageEntriesMax, max(PageEntries, 2*s.grown))
+	return s.grown, PageBytesMax
 }
 
 // holding is the About of a question that belongs to the scan.

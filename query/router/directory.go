@@ -28,7 +28,7 @@ type directory struct {
 	base uint64
 	pid  *actor.PID
 
-	mu    sync.Mutex
+	mu    sync.RWMutex
 	gates map[address]*gate
 }
 
@@ -116,8 +116,8 @@ func (d *directory) newGate(at address) *gate {
 
 // existing is nil if nobody has asked for that gate and nothing was published for it.
 func (d *directory) existing(at address) *gate {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.RLock()
+	defer d.mu.RUnlock()
 	return d.gates[at]
 }
 

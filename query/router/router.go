@@ -241,10 +241,10 @@ func (r *Router) Ask(ctx context.Context, q query.Question) (*querypb.Reply, err
 	case *querypb.Range, *querypb.Open:
 		query.WatchOf(ctx).Arm(&r.directory.published)
 	}
-	reply := r.local(q)
+	reply, gate := r.local(q)
 	if reply == nil {
 		var err error
-		if reply, err = r.send(ctx, q); err != nil {
+		if reply, err = r.send(ctx, gate, q); err != nil {
 			return nil, err
 		}
 	}
@@ -255,26 +255,27 @@ func (r *Router) Ask(ctx context.Context, q query.Question) (*querypb.Reply, err
 }
 
 // local answers what needs no store actor: questions about the node, and those to store partitions of which nothing was
-// ever published. There is no gate for the latter, and asking makes none: names and numbers of callers cost no memory.
-func (r *Router) local(q query.Question) *querypb.Reply {
+// ever published. There is no gate for the latter, and asking makes none: names and numbers of callers cost no memory. For
+// anything else it gives the gate to ask.
+func (r *Router) local(q query.Question) (*querypb.Reply, *gate) {
 	if query.OfNode(q) {
-		return r.catalogue(q, nil)
+		return r.catalogue(q, nil), nil
 	}
 	at := address{q.GetAbout().GetStore(), q.GetAbout().GetPartition()}
-	if r.directory.existing(at) != nil {
-		return nil
+	if g := r.directory.existing(at); g != nil {
+		return nil, g
 	}
 	_, _, f := r.directory.newGate(at).admit(r, q, nil)
-	if f == nil || r.directory.existing(at) != nil {
-		return nil
+	if g := r.directory.existing(at); g != nil { // made meanwhile, so what was said may be of a moment too early
+		return nil, g
 	}
-	return query.ToReply(f)
+	return query.ToReply(f), nil // nothing without a gate is ever served
 }
 
 // send asks the gate and waits.
-func (r *Router) send(ctx context.Context, q query.Question) (*querypb.Reply, error) {
-	store, partition := q.GetAbout().GetStore(), q.GetAbout().GetPartition()
-	answer, err := actors.Ask(ctx, r.system, r.PID(store, partition), q)
+func (r *Router) send(ctx context.Context, to *gate, q query.Question) (*querypb.Reply, error) {
+	store, partition := to.at.store, to.at.partition
+	answer, err := actors.Ask(ctx, r.system, to.pid, q)
 	if errors.Is(err, actors.ErrNoReply) {
 		return nil, query.GaveUp(ctx, store, partition)
 	}
