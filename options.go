@@ -73,6 +73,8 @@ type options struct {
 	restart        actors.Intensity
 	metadata       time.Duration
 	tls            *tls.Config
+	transaction    time.Duration
+	recordBytes    int
 	mechanism      string
 	user, password string
 }
@@ -150,6 +152,14 @@ func WithStoreCache(bytes int64) Option { return func(o *options) { o.cacheBytes
 // WithGuarantee chooses between exactly once, the default, and at least once.
 func WithGuarantee(g Guarantee) Option { return func(o *options) { o.guarantee = g } }
 
+// WithTransactionTimeout is how long a transaction may be open before the cluster aborts it. It has to be well above the
+// commit interval, and not above the brokers' transaction.max.timeout.ms. The default is a minute.
+func WithTransactionTimeout(d time.Duration) Option { return func(o *options) { o.transaction = d } }
+
+// WithMaxRecordBytes is the largest record that the node writes, dead letters included; a larger one is a production error.
+// The default is 1,000,000, which every topic takes that is not configured otherwise (max.message.bytes).
+func WithMaxRecordBytes(n int) Option { return func(o *options) { o.recordBytes = n } }
+
 // WithCompression compresses what is produced: "none" (the default), "gzip", "snappy", "lz4" or "zstd".
 func WithCompression(name string) Option { return func(o *options) { o.compression = name } }
 
@@ -200,6 +210,12 @@ func (o *options) validate(app string) error {
 	}
 	if o.commitInterval <= 0 {
 		bad("WithCommitInterval", "%s is not a positive duration", o.commitInterval)
+	}
+	if o.transaction != 0 && o.transaction < o.commitInterval {
+		bad("WithTransactionTimeout", "%s is less than the commit interval of %s: every transaction would be aborted", o.transaction, o.commitInterval)
+	}
+	if o.recordBytes < 0 {
+		bad("WithMaxRecordBytes", "%d is negative", o.recordBytes)
 	}
 	if o.session <= 0 || o.startTimeout <= 0 || o.stopTimeout <= 0 {
 		bad("time-outs", "session, start and shutdown time-outs must be positive")

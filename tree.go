@@ -138,6 +138,7 @@ func (n *Node) newSlot(name string) (*slot, error) {
 	var err error
 	s.producer, err = kafka.NewProducer(kafka.ProducerConfig{
 		Config: n.kafkaConfig(name), Compression: n.opts.compression, TransactionalID: s.TransactionalID,
+		TransactionTimeout: n.opts.transaction, MaxRecordBytes: n.opts.recordBytes,
 	}, s.Inbox.Put)
 	n.producers.Add(1)
 	if err != nil {
