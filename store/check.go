@@ -16,8 +16,8 @@ import (
 const checkErrorsMax = 20
 
 // Check reads everything and compares it with what must be true: the engine's own invariants hold, every key belongs to
-// a store of the registry or is one of the task's own, every value can be read, offsets and position can be read and are
-// those in memory, and a store with a changelog has entries only together with an offset. It joins what it finds (at most
+// a store of the registry or is one of the task's own, every key of a window or session store ends with its times, every
+// value can be read, offsets, times and position can be read and are those in memory, and a store with a changelog has entries only together with an offset. It joins what it finds (at most
 // 20 errors) and takes as long as a full read. Nothing must be applied meanwhile.
 func (t *TaskState) Check() error {
 	return t.engine.run("check", func() error {
@@ -67,8 +67,12 @@ func (c *checker) entry(it *pebble.Iterator) {
 		c.found(c.own(key, value))
 		return
 	}
-	if !slices.Contains(c.t.numbers, number) {
+	if i := slices.Index(c.t.numbers, number); i < 0 {
 		c.found(fmt.Errorf("store: key %x belongs to no store", key))
+	} else if spec := &c.t.spec.Stores[i]; spec.windowed() {
+		if _, ok := spec.windowTime(key[numberBytes:]); !ok {
+			c.found(fmt.Errorf("store: key %x of %q is not a %s store's", key, spec.Name, spec.Kind))
+		}
 	}
 	_, _, err = splitValue(value)
 	c.found(err)
@@ -87,8 +91,11 @@ func (c *checker) own(key, value []byte) error {
 		return same("position", value, record.EncodePosition(v.position))
 	}
 	for i, number := range c.t.numbers {
-		if bytes.Equal(key, keyOffset(number)) {
+		switch {
+		case bytes.Equal(key, keyOffset(number)):
 			return same("offset", value, v.marks[i].encode())
+		case bytes.Equal(key, keyTime(number)):
+			return same("time", value, binary.BigEndian.AppendUint64(nil, uint64(v.time(i))))
 		}
 	}
 	return fmt.Errorf("store: key %x is not known", key)

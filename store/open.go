@@ -254,21 +254,24 @@ func (t *TaskState) carryOut(plan *reconciled) error {
 // an offset without its data is a hole.
 func wipe(b *pebble.Batch, number uint16) error {
 	from, to := prefixes(number)
-	return errors.Join(b.Delete(keyOffset(number), nil), b.DeleteRange(from, to, nil))
+	return errors.Join(b.Delete(keyOffset(number), nil), b.Delete(keyTime(number), nil), b.DeleteRange(from, to, nil))
 }
 
-// load reads the offsets, the position and the clock.
+// load reads the offsets and times, the position and the clock.
 func (t *TaskState) load() error {
-	v := &view{marks: make(map[int]mark, len(t.numbers)), position: record.Position{}}
+	v := &view{marks: make(map[int]mark, len(t.numbers)), times: map[int]int64{}, position: record.Position{}}
 	for i, number := range t.numbers {
 		b, ok, err := t.meta(keyOffset(number))
+		if ok && err == nil {
+			v.marks[i], err = decodeMark(b)
+		}
 		if err != nil {
 			return err
 		}
-		if !ok {
-			continue
+		if b, ok, err = t.meta(keyTime(number)); ok && err == nil {
+			v.times[i], err = decodeClock(b)
 		}
-		if v.marks[i], err = decodeMark(b); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -297,5 +300,5 @@ func (t *TaskState) Stores() []string {
 
 // next is a copy of the view that may be changed.
 func (v *view) next() *view {
-	return &view{marks: maps.Clone(v.marks), position: maps.Clone(v.position), clock: v.clock}
+	return &view{marks: maps.Clone(v.marks), times: maps.Clone(v.times), position: maps.Clone(v.position), clock: v.clock}
 }

@@ -147,7 +147,7 @@ func (r *restore) begin(log LogRange) error {
 	}
 	d := decide(l, log, r.t.dir.opts.DeleteRetention-retentionMargin)
 	r.from, r.to = d.from, log.HighWatermark
-	r.chunk = chunk{number: r.t.numbers[r.store], bulk: r.to-r.from >= bulkOffsetsMin, next: r.from}
+	r.chunk = chunk{spec: &r.t.spec.Stores[r.store], number: r.t.numbers[r.store], bulk: r.to-r.from >= bulkOffsetsMin, next: r.from, time: r.t.Time(r.store)}
 	if d.discard != DiscardNone {
 		if r.result.Discarded != DiscardNone {
 			return r.failed(ErrChangelogOutrun)
@@ -158,6 +158,7 @@ func (r *restore) begin(log LogRange) error {
 		if err := r.discard(); err != nil {
 			return err
 		}
+		r.chunk.time = -1
 	}
 	r.result.From, r.result.Next = r.from, r.from
 	r.status.Remaining = r.to - r.from
@@ -185,6 +186,7 @@ func (r *restore) local() (l local, err error) {
 func (r *restore) discard() error {
 	return r.t.write(r.epoch, func(v *view, b *pebble.Batch) error {
 		delete(v.marks, r.store)
+		delete(v.times, r.store)
 		clear(v.position)
 		return wipe(b, r.t.numbers[r.store])
 	})
@@ -289,6 +291,7 @@ func (r *restore) batch() error {
 
 func (r *restore) advance(v *view) {
 	v.marks[r.store] = mark{r.chunk.next, r.began}
+	v.seen(r.store, r.chunk.time)
 	record.MergePosition(v.position, r.chunk.position)
 }
 

@@ -31,6 +31,7 @@ const (
 // chunk is a part of the changelog on its way into the engine. It copies what it takes, because the batches' memory is
 // the reader's.
 type chunk struct {
+	spec     *StoreSpec
 	number   uint16
 	bulk     bool
 	arena    [][]byte
@@ -39,6 +40,8 @@ type chunk struct {
 	position record.Position
 	// next is the offset after it.
 	next int64
+	// time is the store's once it is written: windows that have expired by then are left out.
+	time int64
 }
 
 type change struct {
@@ -67,6 +70,7 @@ func (c *chunk) add(r *record.Raw) {
 		ch.value = c.copy(r.Value)
 	}
 	c.changes = append(c.changes, ch)
+	c.time = max(c.time, r.Timestamp)
 	c.bytes += len(r.Key) + len(r.Value)
 }
 
@@ -79,14 +83,15 @@ func (c *chunk) full() bool {
 
 func (c *chunk) worthTables() bool { return c.bulk && len(c.changes) >= tablesRecordsMin }
 
-// sorted gives the last change of each key, in key order.
+// sorted gives the last change of each key, in key order, without windows that have expired.
 func (c *chunk) sorted() []change {
 	slices.SortFunc(c.changes, func(a, b change) int {
 		return cmp.Or(bytes.Compare(a.key, b.key), a.at-b.at)
 	})
-	out := c.changes[:0]
+	out, live := c.changes[:0], c.spec.liveFrom(c.time)
 	for i, ch := range c.changes {
-		if i+1 == len(c.changes) || !bytes.Equal(ch.key, c.changes[i+1].key) {
+		last := i+1 == len(c.changes) || !bytes.Equal(ch.key, c.changes[i+1].key)
+		if last && (ch.value == nil || !c.spec.expired(ch.key, live)) {
 			out = append(out, ch)
 		}
 	}
@@ -132,8 +137,12 @@ func (r *restore) ingestTables(ctx context.Context, v *view) (err error) {
 	}
 	defer func() { err = errors.Join(err, fs.RemoveAll(dir)) }()
 	data, own := fs.PathJoin(dir, "data.sst"), fs.PathJoin(dir, "own.sst")
-	if err := r.t.table(data, func(w *sstable.Writer) error { return r.chunk.writeTo(w) }); err != nil {
-		return err
+	tables := []string{own}
+	if len(r.chunk.sorted()) > 0 {
+		tables = append(tables, data)
+		if err := r.t.table(data, r.chunk.writeTo); err != nil {
+			return err
+		}
 	}
 	err = r.t.table(own, func(w *sstable.Writer) error {
 		for _, kv := range r.t.metaWrites(v) {
@@ -146,7 +155,7 @@ func (r *restore) ingestTables(ctx context.Context, v *view) (err error) {
 	if err != nil {
 		return err
 	}
-	return r.t.engine.db.Ingest(ctx, []string{own, data})
+	return r.t.engine.db.Ingest(ctx, tables)
 }
 
 func (c *chunk) writeTo(w *sstable.Writer) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"time"
 
 	"github.com/millrace-io/millrace/record"
 )
@@ -24,6 +25,9 @@ type StoreSpec struct {
 	Name, Kind, KeyCodec, ValueCodec string
 	// Changelog is the changelog's topic; empty if the store has none.
 	Changelog string
+	// Retention is how long a window or session store keeps a window, in the store's own time; 0: for ever. Another
+	// retention than before keeps the bytes.
+	Retention time.Duration
 	// TopicID is the topic's id, so that a topic that was deleted and created again is noticed. Empty: not checked.
 	TopicID string
 }
@@ -38,6 +42,9 @@ func (s *TaskSpec) validate() error {
 			return &SpecError{fmt.Sprintf("task %s has two stores %q: rename one", s.ID, st.Name)}
 		}
 		names[st.Name] = true
+		if st.Retention < 0 {
+			return &SpecError{fmt.Sprintf("store %q of task %s has a negative retention: use 0 to keep everything", st.Name, s.ID)}
+		}
 	}
 	if s.ID.SubTopology < 0 || s.ID.Partition < 0 {
 		return &SpecError{fmt.Sprintf("task %s has a negative number", s.ID)}

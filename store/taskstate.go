@@ -34,20 +34,25 @@ type TaskState struct {
 	writing sync.Mutex
 	epoch   uint64
 
+	// sweeps are the sweeps of window stores by store index. They belong to whoever holds writing.
+	sweeps []sweep
+
 	dirty     atomic.Bool
 	flushedAt atomic.Int64
 }
 
-// view is the changelog marks by store index, the position, and the clock of the last commit in milliseconds.
+// view is the changelog marks and the times by store index, the position, and the clock of the last commit in
+// milliseconds.
 type view struct {
 	marks    map[int]mark
+	times    map[int]int64
 	position record.Position
 	clock    int64
 }
 
 func newTaskState(d *Directory, spec TaskSpec) *TaskState {
 	spec.Stores = slices.Clone(spec.Stores)
-	t := &TaskState{dir: d, spec: spec}
+	t := &TaskState{dir: d, spec: spec, sweeps: make([]sweep, len(spec.Stores))}
 	t.flushedAt.Store(d.opts.Now().UnixNano())
 	return t
 }
@@ -82,6 +87,23 @@ func (t *TaskState) Position() record.Position { return t.view.Load().position }
 
 // WallClock is that of the last Apply, in milliseconds since the Unix epoch; 0 if there was none.
 func (t *TaskState) WallClock() int64 { return t.view.Load().clock }
+
+// Time is the highest timestamp that a store was ever given, in milliseconds since the Unix epoch; -1 if none. Windows
+// expire by it. What was deleted or has expired counts, and so does what a restore has read.
+func (t *TaskState) Time(store int) int64 { return t.view.Load().time(store) }
+
+func (v *view) time(store int) int64 {
+	if at, ok := v.times[store]; ok {
+		return at
+	}
+	return -1
+}
+
+func (v *view) seen(store int, timestamp int64) {
+	if timestamp > v.time(store) {
+		v.times[store] = timestamp
+	}
+}
 
 // Failed is closed when the engine has failed for good; Err then says why.
 func (t *TaskState) Failed() <-chan struct{} { return t.engine.fail }

@@ -12,6 +12,7 @@ import (
 //	0000 'c'            wall clock of the last commit, 8 bytes, milliseconds since the Unix epoch
 //	0000 'p'            position (record.EncodePosition)
 //	0000 'o' <number>   a store's changelog: next offset (8), wall clock at which that was so (8)
+//	0000 't' <number>   a store's time: the highest timestamp that it was ever given, 8 bytes
 //	<number> <key>      format (1), timestamp (8), value
 const (
 	numberBytes   = 2
@@ -28,6 +29,8 @@ var (
 var errValue = errors.New("store: a value has an unknown format")
 
 func keyOffset(number uint16) []byte { return []byte{0, 0, 'o', byte(number >> 8), byte(number)} }
+
+func keyTime(number uint16) []byte { return []byte{0, 0, 't', byte(number >> 8), byte(number)} }
 
 func appendKey(dst []byte, number uint16, key []byte) []byte {
 	return append(binary.BigEndian.AppendUint16(dst, number), key...)

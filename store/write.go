@@ -73,6 +73,7 @@ func (t *TaskState) apply(epoch uint64, u *Unit) error {
 			if err := put(b, t.numbers[w.Store], w.Key, w.Value, w.Timestamp); err != nil {
 				return err
 			}
+			v.seen(w.Store, w.Timestamp)
 		}
 		for _, o := range u.Changelog {
 			v.marks[o.Store] = mark{o.Next, u.WallClock}
@@ -81,7 +82,7 @@ func (t *TaskState) apply(epoch uint64, u *Unit) error {
 			v.position[tp] = next
 		}
 		v.clock = u.WallClock
-		return nil
+		return t.sweep(v, b, len(u.Writes))
 	})
 }
 
@@ -163,5 +164,11 @@ func (t *TaskState) metaWrites(v *view) (out [][2][]byte) {
 			out = append(out, [2][]byte{keyOffset(number), m.encode()})
 		}
 	}
-	return append(out, [2][]byte{keyPosition, record.EncodePosition(v.position)})
+	out = append(out, [2][]byte{keyPosition, record.EncodePosition(v.position)})
+	for i, number := range t.numbers {
+		if at := v.time(i); at != old.time(i) && at >= 0 {
+			out = append(out, [2][]byte{keyTime(number), binary.BigEndian.AppendUint64(nil, uint64(at))})
+		}
+	}
+	return out
 }

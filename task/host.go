@@ -51,6 +51,15 @@ func (t *Task) output(topic string) *output {
 // StreamTime implements topology.Host.
 func (h host) StreamTime() int64 { return h.t.streamTime }
 
+// Extracted implements topology.Host. The record's own timestamp has moved the times already; that is taken back.
+func (h host) Extracted(timestamp int64) {
+	t := h.t
+	if b := t.current; b != nil {
+		b.time = max(t.partitionBefore, timestamp)
+		t.streamTime = max(t.before, timestamp)
+	}
+}
+
 // WallClock implements topology.Host.
 func (h host) WallClock() int64 { return h.t.wallClock }
 

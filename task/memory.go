@@ -16,7 +16,7 @@ type cell struct {
 
 const inlineBytes = 24
 
-// A cell's Mark: flags in the low byte, and above them its index in memory.slots. A cell that a Range made for a row
+// A cell's Mark: flags in the low bits, and above them its index in memory.slots. A cell that a Range made for a row
 // that is not in memory has only markRow, and the store's number above the flags.
 const (
 	// markHeld: the cell is in its overlay's map.
@@ -33,8 +33,12 @@ const (
 	markRecent
 	// markRow: it is a row of a Range, outside the map.
 	markRow
+	// markBorn: it is dirty, and was absent before the active generation.
+	markBorn
+	// markFresh: it is in overlay.changed, and was absent before its first Set since the last Changed.
+	markFresh
 
-	markShift  = 8
+	markShift  = 16
 	markPinned = markDirty | markFrozen
 )
 

@@ -30,6 +30,8 @@ type overlay struct {
 	changed []*cell
 	// asked says that Changed was called since the last Prepare began.
 	asked bool
+	// time is the highest timestamp that was ever Set.
+	time int64
 	// pinned has every dirty or frozen cell in key order. It is nil until the first Range, so that stores that are never
 	// ranged over do not pay for it.
 	pinned *order
@@ -38,7 +40,7 @@ type overlay struct {
 var _ topology.StateStore = (*overlay)(nil)
 
 func newOverlay(number int, name string, mem *memory) *overlay {
-	return &overlay{number: number, name: name, mem: mem, cells: map[string]*cell{}}
+	return &overlay{number: number, name: name, mem: mem, cells: map[string]*cell{}, time: -1}
 }
 
 // Cell implements topology.StateStore.
@@ -105,6 +107,7 @@ func (o *overlay) setRow(row *topology.Cell, value []byte, timestamp int64) erro
 	c := o.cells[row.Key]
 	if c == nil {
 		c = o.mem.take(o, row.Key)
+		c.Present, c.Timestamp = row.Present, row.Timestamp
 		o.cells[c.Key] = c
 		o.mem.clean += c.cost()
 	}
@@ -114,8 +117,13 @@ func (o *overlay) setRow(row *topology.Cell, value []byte, timestamp int64) erro
 }
 
 func (o *overlay) set(c *cell, value []byte, timestamp int64) {
+	o.time = max(o.time, timestamp)
+	comes := !c.Present && value != nil
 	if c.Mark&markDirty == 0 {
 		o.soil(c)
+		if comes {
+			c.Mark |= markBorn
+		}
 	}
 	o.mem.active += int64(len(value) - len(c.Value))
 	switch {
@@ -129,9 +137,15 @@ func (o *overlay) set(c *cell, value []byte, timestamp int64) {
 	c.Present, c.Timestamp = value != nil, timestamp
 	if c.Mark&markChanged == 0 {
 		c.Mark |= markChanged
+		if comes {
+			c.Mark |= markFresh
+		}
 		o.changed = append(o.changed, c)
 	}
 }
+
+// Time implements topology.StateStore.
+func (o *overlay) Time() int64 { return o.time }
 
 // soil takes a cell into the active generation.
 func (o *overlay) soil(c *cell) {
@@ -161,11 +175,15 @@ func (o *overlay) Changed(f func(*topology.Cell) error) error {
 		o.changed = append(o.changed, changed[done:]...)
 	}()
 	for _, c := range changed {
-		c.Mark &^= markChanged
+		gone := c.Mark&markFresh != 0 && !c.Present
+		c.Mark &^= markChanged | markFresh
 		if c.Mark&markPinned == 0 {
 			o.mem.enqueue(c)
 		}
 		done++
+		if gone {
+			continue
+		}
 		if err := f(&c.Cell); err != nil {
 			return err
 		}
@@ -177,7 +195,7 @@ func (o *overlay) Changed(f func(*topology.Cell) error) error {
 // every cell that was ever Set.
 func (o *overlay) forget() {
 	for _, c := range o.changed {
-		c.Mark &^= markChanged
+		c.Mark &^= markChanged | markFresh
 		if c.Mark&markPinned == 0 {
 			o.mem.enqueue(c)
 		}
@@ -186,10 +204,15 @@ func (o *overlay) forget() {
 }
 
 // freeze ends the active generation: its cells are copied to u, by key, and a Set starts the next one.
+//
+// A key that came and went within the generation leaves nothing: neither the changelog nor the state has ever had it. A
+// session that grows is such a key at every record but the last. It is frozen all the same, because it is in the order.
 func (o *overlay) freeze(u *Unit) {
 	for _, c := range o.mem.sort.byKey(o.dirty) {
-		u.add(o.number, c)
-		c.Mark = c.Mark&^markDirty | markFrozen
+		if c.Present || c.Mark&markBorn == 0 {
+			u.add(o.number, c)
+		}
+		c.Mark = c.Mark&^(markDirty|markBorn) | markFrozen
 	}
 	o.dirty, o.frozen = o.frozen[:0], o.dirty
 }
@@ -216,5 +239,5 @@ func (o *overlay) applied() {
 // engine is not what the clean cells were read from.
 func (o *overlay) drop() {
 	o.cells = map[string]*cell{}
-	o.dirty, o.frozen, o.changed, o.pinned, o.asked = nil, nil, nil, nil, false
+	o.dirty, o.frozen, o.changed, o.pinned, o.asked, o.time = nil, nil, nil, nil, false, -1
 }

@@ -30,15 +30,17 @@ type overlayModel struct {
 	unit    *task.Unit
 	frozen  []map[string]tasktest.Row // by key, what the unit must hold; a nil Value deletes
 	dirty   []map[string]bool
-	applied bool
-	clock   int64
+	// fresh are the changed keys that were absent before, born the dirty ones.
+	fresh, born []map[string]bool
+	applied     bool
+	clock       int64
 }
 
 // Keys with a shared prefix, with zeros behind others, longer than eight bytes, and the empty one.
 var overlayKeys = []string{"", "a", "a\x00", "a\x00\x00", "b", "user-00000001", "user-00000001x", "user-00000002", "user-0000000100", "zz"}
 
 func newOverlayModel(t *rapid.T) *overlayModel {
-	m := &overlayModel{t: t, script: &script{}, clock: 1}
+	m := &overlayModel{t: t, script: &script{}, clock: 7}
 	m.state, m.out = newPorts()
 	for s := range m.state.Stores {
 		for _, k := range overlayKeys[:rapid.IntRange(0, len(overlayKeys)).Draw(t, "old")] {
@@ -61,11 +63,13 @@ func (m *overlayModel) start(at broker.Offsets) {
 	if err := m.task.Start(at); err != nil {
 		m.t.Fatal(err)
 	}
-	m.now, m.changed, m.dirty = nil, nil, nil
+	m.now, m.changed, m.dirty, m.fresh, m.born = nil, nil, nil, nil, nil
 	for _, s := range m.state.Stores {
 		m.now = append(m.now, maps.Clone(s))
 		m.changed = append(m.changed, map[string]bool{})
 		m.dirty = append(m.dirty, map[string]bool{})
+		m.fresh = append(m.fresh, map[string]bool{})
+		m.born = append(m.born, map[string]bool{})
 	}
 	m.unit, m.frozen = nil, nil
 }
@@ -128,6 +132,13 @@ func (m *overlayModel) check(s int, key string, c *topology.Cell) {
 func (m *overlayModel) set(s int, c *topology.Cell) {
 	m.clock++
 	value := m.drawValue()
+	_, was := m.now[s][c.Key]
+	if comes := !was && value != nil; !m.changed[s][c.Key] {
+		m.fresh[s][c.Key] = comes
+	}
+	if comes := !was && value != nil; !m.dirty[s][c.Key] {
+		m.born[s][c.Key] = comes
+	}
 	scratch := slices.Clone(value)
 	if err := m.store(s).Set(c, scratch, m.clock); err != nil {
 		m.t.Fatal(err)
@@ -142,6 +153,20 @@ func (m *overlayModel) set(s int, c *topology.Cell) {
 	}
 	m.changed[s][c.Key], m.dirty[s][c.Key] = true, true
 	m.check(s, c.Key, c)
+	if got := m.store(s).Time(); got != m.clock {
+		m.t.Fatalf("time %d, want %d", got, m.clock)
+	}
+}
+
+// left are the keys that did not come and go.
+func (m *overlayModel) left(s int, keys, came []map[string]bool) map[string]bool {
+	left := map[string]bool{}
+	for k := range keys[s] {
+		if _, there := m.now[s][k]; there || !came[s][k] {
+			left[k] = true
+		}
+	}
+	return left
 }
 
 // Set asks for several cells, holds them, and Sets some, in any order.
@@ -243,7 +268,7 @@ func (m *overlayModel) Changed(*rapid.T) {
 		if err != nil {
 			m.t.Fatal(err)
 		}
-		if diff := cmp.Diff(m.changed[s], got); diff != "" {
+		if diff := cmp.Diff(m.left(s, m.changed, m.fresh), got); diff != "" {
 			m.t.Fatalf("changed: %s", diff)
 		}
 		m.changed[s] = map[string]bool{}
@@ -265,7 +290,7 @@ func (m *overlayModel) Prepare(*rapid.T) {
 	m.unit, m.applied, m.frozen = u, false, nil
 	for s := range m.dirty {
 		f := map[string]tasktest.Row{}
-		for k := range m.dirty[s] {
+		for k := range m.left(s, m.dirty, m.born) {
 			f[k] = m.now[s][k]
 		}
 		m.frozen = append(m.frozen, f)

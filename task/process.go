@@ -99,6 +99,7 @@ func (t *Task) drain(b *buffer, budget int, asked bool) error {
 // take processes one record.
 func (t *Task) take(b *buffer, r *record.Raw) error {
 	t.offset = r.Offset
+	t.before, t.partitionBefore = t.streamTime, b.time
 	if r.Timestamp > b.time {
 		b.time = r.Timestamp
 		t.streamTime = max(t.streamTime, r.Timestamp)

@@ -37,6 +37,8 @@ type State interface {
 	// Scan gives the rows between from and to, both included, in byte order or backwards; a nil bound is open. A row is
 	// valid until the next one. An error is the last thing that is yielded. The task may Get while it scans.
 	Scan(store int, from, to []byte, reverse bool) iter.Seq2[Entry, error]
+	// Time is the highest timestamp that the store was ever given, -1 if none.
+	Time(store int) int64
 }
 
 // Producer is where a task's records go.
@@ -87,6 +89,8 @@ type Task struct {
 	// streamTime is the highest timestamp that was processed, -1 before the first; wallClock is the time of the step.
 	// Both are in milliseconds.
 	streamTime, wallClock int64
+	// before is stream time without the record in process, partitionBefore that of its partition.
+	before, partitionBefore int64
 	// current and offset are the record in process; current is nil outside of one.
 	current *buffer
 	offset  int64
@@ -193,6 +197,9 @@ func (t *Task) init() (err error) {
 		return err
 	}
 	t.handlers, t.deadLetters, t.outputs = topology.Handlers{}, nil, nil
+	for _, o := range t.overlays {
+		o.time = t.mem.state.Time(o.number)
+	}
 	if t.chain, err = t.cfg.Chain(host{t}); err != nil {
 		return err
 	}

@@ -5,8 +5,6 @@ import "github.com/millrace-io/millrace/record"
 // AggregateOption changes one thing about an aggregation.
 type AggregateOption func(*emission)
 
-type emission struct{ every bool }
-
 // EveryUpdate makes an aggregation forward each new value at once, instead of once per key per commit.
 func EveryUpdate() AggregateOption { return func(e *emission) { e.every = true } }
 
@@ -19,23 +17,13 @@ func Count[K, V any](s Stream[K, V], store KeyValueStore[K, int64], opts ...Aggr
 // Reduce joins the values of each key to one; the first value is taken as it is.
 func Reduce[K, V any](s Stream[K, V], store KeyValueStore[K, V], f func(aggregate, value V) (V, error), opts ...AggregateOption) Stream[K, V] {
 	need(s, "reduce", f == nil)
-	return aggregate(s, "reduce", store, opts, func(r record.Record[K, V], old V, found bool) (V, error) {
-		if !found {
-			return r.Value, nil
-		}
-		return f(old, r.Value)
-	})
+	return aggregate(s, "reduce", store, opts, reducing[K](f))
 }
 
 // Aggregate joins the values of each key to an aggregate of another type, which starts as initial().
 func Aggregate[K, V, A any](s Stream[K, V], store KeyValueStore[K, A], initial func() A, f func(key K, value V, aggregate A) (A, error), opts ...AggregateOption) Stream[K, A] {
 	need(s, "aggregate", f == nil || initial == nil)
-	return aggregate(s, "aggregate", store, opts, func(r record.Record[K, V], old A, found bool) (A, error) {
-		if !found {
-			old = initial()
-		}
-		return f(r.Key, r.Value, old)
-	})
+	return aggregate(s, "aggregate", store, opts, aggregating(initial, f))
 }
 
 type aggregation[K, V, A any] struct {
@@ -50,16 +38,10 @@ type aggregation[K, V, A any] struct {
 func aggregate[K, V, A any](s Stream[K, V], name string, store KeyValueStore[K, A], opts []AggregateOption, add func(record.Record[K, V], A, bool) (A, error)) Stream[K, A] {
 	n := s.b.add("", name, aggregateKind, s.n)
 	s.b.use(n, store)
-	if d := s.b.stores[store.name]; d.aggregate != nil {
-		s.b.fail(n.name, TwoAggregations, "store %q belongs to %q already; give each its own store", store.name, d.aggregate.name)
-	} else {
-		d.aggregate = n
-	}
+	s.b.claim(n, store.name)
+	e := emissionOf(s.b, n.name, false, opts)
 	n.make = func(in *Instance, n *node) any {
-		a := &aggregation[K, V, A]{KeyValue: view(store, nil), node: n.name, host: in.host, add: add, next: outs[K, A](in, n)}
-		for _, o := range opts {
-			o(&a.emission)
-		}
+		a := &aggregation[K, V, A]{KeyValue: &KeyValue[K, A]{newTable(store.name, store.keys, store.values, nil)}, node: n.name, host: in.host, add: add, next: outs[K, A](in, n), emission: e}
 		in.parts[n.index].init = func() (err error) {
 			a.state, err = in.store(store.name)
 			return err
@@ -74,12 +56,7 @@ func aggregate[K, V, A any](s Stream[K, V], name string, store KeyValueStore[K, 
 }
 
 func (a *aggregation[K, V, A]) process(r record.Record[K, V]) error {
-	if r.NoKey {
-		a.host.Dropped("null key")
-		return nil
-	}
-	if r.NoValue {
-		a.host.Dropped("null value")
+	if !usable(a.host, &r) {
 		return nil
 	}
 	c, err := a.cell(r.Key)
@@ -105,9 +82,9 @@ func (a *aggregation[K, V, A]) process(r record.Record[K, V]) error {
 }
 
 func (a *aggregation[K, V, A]) emit(c *Cell) error {
-	key, err := decodeKey(a.store.keys, c)
+	key, err := a.keys.Decode(bytesOf(c.Key))
 	if err != nil {
-		return storeError(a.store.name, err)
+		return storeError(a.name, err)
 	}
 	out := record.Record[K, A]{Key: key, NoValue: !c.Present, Timestamp: c.Timestamp}
 	if c.Present {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/millrace-io/millrace/record/codec"
@@ -105,6 +106,12 @@ var wrong = []struct {
 	{"i_n", NameCollision, func(b *Builder) {
 		Peek(From(b, NewTopic("i.n", codec.String, codec.String)), func(text) {})
 		b.DeadLetterTopic("i_n")
+	}},
+	{"count-windows-0000000001", InvalidWindows, func(b *Builder) {
+		CountWindows(From(b, in), TumblingWindows(time.Minute), NewWindowStore("w", codec.String, codec.Int64, time.Hour, 2*time.Hour))
+	}},
+	{"count-sessions-0000000001", ShortRetention, func(b *Builder) {
+		CountSessions(From(b, in), SessionWindows(time.Minute), NewSessionStore("s", codec.String, codec.Int64, time.Second))
 	}},
 	{"in", DeadLetterRead, func(b *Builder) { dead(b, "in") }},
 	{"app-loop-repartition", DeadLetterRead, func(b *Builder) { Through(From(b, in), loop); dead(b, "app-loop-repartition") }},

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/record/codec"
@@ -26,6 +27,7 @@ type node struct {
 	topic             *topicNode
 	parents, children []*node
 	stores            []string
+	windows           string // for Describe
 	make              func(in *Instance, n *node) any
 }
 
@@ -127,8 +129,12 @@ func (b *Builder) AddStore(stores ...Store) {
 		switch {
 		case d.spec.KeyCodec == "":
 			b.fail(d.spec.Name, MissingCodec, "give it a key codec and a value codec")
+		case d.spec.Kind != keyValueKind && d.spec.Retention < time.Millisecond:
+			b.fail(d.spec.Name, ShortRetention, "%s keeps nothing; give it at least the windows' size and grace", d.spec.Retention)
+		case d.spec.Kind == windowKind && d.spec.WindowSize < time.Millisecond:
+			b.fail(d.spec.Name, InvalidWindows, "a window size of %s is not above 0 ms", d.spec.WindowSize)
 		case old == nil:
-		case old.spec.KeyCodec != d.spec.KeyCodec || old.spec.ValueCodec != d.spec.ValueCodec || old.spec.Changelog != d.spec.Changelog:
+		case !old.spec.same(&d.spec):
 			b.fail(d.spec.Name, DuplicateStore, "two stores have this name; declare the store once")
 		}
 		if old == nil {
@@ -136,6 +142,12 @@ func (b *Builder) AddStore(stores ...Store) {
 			b.storeOrder = append(b.storeOrder, d)
 		}
 	}
+}
+
+// same says that two declarations mean the same store.
+func (s *StoreSpec) same(o *StoreSpec) bool {
+	return s.Kind == o.Kind && s.KeyCodec == o.KeyCodec && s.ValueCodec == o.ValueCodec && s.Changelog == o.Changelog &&
+		s.WindowSize == o.WindowSize && s.Retention == o.Retention
 }
 
 // Connect lets the processor called node open stores that were added, by name.

@@ -48,6 +48,8 @@ const (
 	MissingDeadLetterTopic Reason = "missing dead-letter topic"
 	UnusedDeadLetterTopic  Reason = "unused dead-letter topic"
 	DeadLetterRead         Reason = "dead-letter topic is read"
+	InvalidWindows         Reason = "invalid windows"
+	ShortRetention         Reason = "retention is too short"
 )
 
 // DeserializationError says that a record of a source is not what its codec reads.
@@ -96,6 +98,34 @@ type StoreError struct {
 func (e *StoreError) Error() string { return fmt.Sprintf("store %q: %v", e.Store, e.Cause) }
 func (e *StoreError) Unwrap() error { return e.Cause }
 func (*StoreError) located()        {}
+
+// ErrRangeNotOrdered is found with errors.Is in the error of a range that has no answer, whatever the kind of the store.
+var ErrRangeNotOrdered = errors.New("range not ordered")
+
+// RangeError is a range that was refused: the key codec does not keep the order of keys, or an end is above the other.
+// An empty answer, or some part of the store, would look like a good one.
+type RangeError struct {
+	// Codec is the key codec's name.
+	Codec string
+	// Problem is one phrase for a person.
+	Problem string
+}
+
+func (e *RangeError) Error() string { return "range not ordered: " + e.Problem }
+
+// Is makes it ErrRangeNotOrdered.
+func (e *RangeError) Is(target error) bool { return target == ErrRangeNotOrdered }
+
+// TimestampJumpError is a record whose timestamp is further ahead of stream time than MaxTimestampJump allows. It is the
+// Cause of a *ProcessorError, so the processing handler decides about the record; stream time has not moved.
+type TimestampJumpError struct {
+	// Timestamp is the record's, StreamTime what the operator had reached, Max what it may move by; in milliseconds.
+	Timestamp, StreamTime, Max int64
+}
+
+func (e *TimestampJumpError) Error() string {
+	return fmt.Sprintf("timestamp %d is %d ms ahead of stream time %d; at most %d are allowed", e.Timestamp, e.Timestamp-e.StreamTime, e.StreamTime, e.Max)
+}
 
 // located marks errors that name their place already. An error of a sink or a store passes through the user's code on
 // its way up; wrapped again it would look like the user's, and a fenced producer like a bug in a processor.

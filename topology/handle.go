@@ -70,6 +70,13 @@ func (r Repartition[K, V]) Name() string { return r.name }
 // WithPartitions returns the topic with a partition count of its own. n must be above 0.
 func (r Repartition[K, V]) WithPartitions(n int32) Repartition[K, V] { r.partitions = n; return r }
 
+// The kinds of stores.
+const (
+	keyValueKind = "key-value"
+	windowKind   = "window"
+	sessionKind  = "session"
+)
+
 // Store is a store of any type, as Process and AddStore take it.
 type Store interface {
 	StoreName() string
@@ -102,7 +109,7 @@ func (s KeyValueStore[K, V]) WithChangelogConfig(config map[string]string) KeyVa
 
 // StoreName is the store's name; StoreKind is "key-value".
 func (s KeyValueStore[K, V]) StoreName() string { return s.name }
-func (s KeyValueStore[K, V]) StoreKind() string { return "key-value" }
+func (s KeyValueStore[K, V]) StoreKind() string { return keyValueKind }
 
 // KeyCodec and ValueCodec say how its entries are written.
 func (s KeyValueStore[K, V]) KeyCodec() codec.Codec[K]   { return s.keys }

@@ -20,6 +20,9 @@ type Host interface {
 	StreamTime() int64
 	// WallClock is the time of the step, in milliseconds since the Unix epoch.
 	WallClock() int64
+	// Extracted says that the source's timestamp extractor has given the record in process this timestamp, not its own:
+	// stream time follows it.
+	Extracted(timestamp int64)
 	// Current is where the record in process came from; ok is false in a punctuation or a flush.
 	Current() (source record.TopicPartition, offset int64, ok bool)
 	// RequestCommit asks for a commit as soon as the current record is done.
@@ -41,7 +44,8 @@ type Output interface {
 	Partitions() int32
 }
 
-// StateStore is a key-value store as bytes, as the processors of one task see it.
+// StateStore is a store as bytes, as the processors of one task see it. Window and session stores are the same: their
+// keys end with times.
 //
 // Errors are the engine's or, for a write, that the task is being closed; the processor returns them.
 type StateStore interface {
@@ -55,8 +59,11 @@ type StateStore interface {
 	// adds is seen is not said. An error is the last thing that is yielded.
 	Range(from, to []byte, reverse bool) iter.Seq2[*Cell, error]
 	// Changed calls f once for every cell that was Set since the last call of Changed, with its present value, in no
-	// particular order. Aggregations emit with it, once per key per commit.
+	// particular order; one that came and went in between is left out. Aggregations emit with it, once per key per commit.
 	Changed(f func(*Cell) error) error
+	// Time is the highest timestamp that was ever Set, -1 if none: of committed state, also after a restart or a restore,
+	// and of what is not committed yet. What was expired or deleted counts.
+	Time() int64
 }
 
 // Cell is one key of a state store as its task holds it in memory.

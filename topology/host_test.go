@@ -24,6 +24,7 @@ type memory struct {
 	commits   int
 	sendError error
 	missing   bool
+	extracted []int64
 	refused   func(*record.Raw, int32, *topology.SinkError) error
 }
 
@@ -35,6 +36,7 @@ func (m *memory) TaskID() record.TaskID { return record.TaskID{SubTopology: 1, P
 func (m *memory) StreamTime() int64     { return m.stream }
 func (m *memory) WallClock() int64      { return m.wall }
 func (m *memory) RequestCommit()        { m.commits++ }
+func (m *memory) Extracted(at int64)    { m.extracted = append(m.extracted, at) }
 func (m *memory) Dropped(reason string) { m.dropped[reason]++ }
 func (m *memory) Current() (record.TopicPartition, int64, bool) {
 	return record.TopicPartition{Topic: "in", Partition: 2}, 7, true
@@ -45,7 +47,7 @@ func (m *memory) Store(name string) topology.StateStore {
 		return nil
 	}
 	if m.stores[name] == nil {
-		m.stores[name] = &memoryStore{cells: map[string]*topology.Cell{}}
+		m.stores[name] = &memoryStore{cells: map[string]*topology.Cell{}, time: -1}
 	}
 	return m.stores[name]
 }
@@ -60,6 +62,7 @@ func (m *memory) Output(topic string) topology.Output {
 type memoryStore struct {
 	cells map[string]*topology.Cell
 	dirty []*topology.Cell
+	time  int64
 	err   error
 }
 
@@ -78,9 +81,13 @@ func (s *memoryStore) Cell(key []byte) (*topology.Cell, error) {
 func (s *memoryStore) Set(c *topology.Cell, value []byte, timestamp int64) error {
 	if c.Mark == 0 {
 		c.Mark = 1
+		if !c.Present && value != nil {
+			c.Mark = 2 // came since the last Changed
+		}
 		s.dirty = append(s.dirty, c)
 	}
 	c.Present, c.Timestamp = value != nil, timestamp
+	s.time = max(s.time, timestamp)
 	if value == nil {
 		c.Value = nil
 		return nil
@@ -110,7 +117,11 @@ func (s *memoryStore) Range(from, to []byte, reverse bool) iter.Seq2[*topology.C
 func (s *memoryStore) Changed(f func(*topology.Cell) error) error {
 	slices.SortFunc(s.dirty, func(a, b *topology.Cell) int { return cmp.Compare(a.Key, b.Key) })
 	for _, c := range s.dirty {
+		gone := c.Mark == 2 && !c.Present
 		c.Mark = 0
+		if gone {
+			continue
+		}
 		if err := f(c); err != nil {
 			return err
 		}
@@ -118,6 +129,8 @@ func (s *memoryStore) Changed(f func(*topology.Cell) error) error {
 	s.dirty = s.dirty[:0]
 	return nil
 }
+
+func (s *memoryStore) Time() int64 { return s.time }
 
 type sent struct {
 	Key, Value     string

@@ -18,6 +18,8 @@ type Instance struct {
 	readers map[string]reader
 	due     []*punctuation
 	inited  []int
+	// timelines are the stream times of windowed aggregations.
+	timelines []*timeline
 	// from is the stream time at which Init began; punctuations up to it were called before.
 	from int64
 }

@@ -99,3 +99,5 @@ func (c *Context[KO, VO]) openStore(name string) (StateStore, error) {
 	}
 	return c.in.store(name)
 }
+
+func (c *Context[KO, VO]) host() Host { return c.in.host }

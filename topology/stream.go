@@ -60,6 +60,7 @@ func sourceOf[K, V any](in *Instance, name, topic string, t Topic[K, V], next ha
 		}
 		if timestamp != nil {
 			r.Timestamp = timestamp(r)
+			host.Extracted(r.Timestamp)
 		}
 		if r.Timestamp < 0 {
 			host.Dropped("negative timestamp")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // SourceSpec is one source of a sub-topology. Topic is the name in Kafka once the topology is bound to an application.
@@ -27,6 +28,8 @@ type StoreSpec struct {
 	KeyCodec, ValueCodec string
 	Changelog            bool
 	ChangelogConfig      map[string]string
+	// WindowSize is a window store's. Retention is how long window and session stores keep a window; 0 for others.
+	WindowSize, Retention time.Duration
 	// ParseKey encodes a key that is given as text; FormatKey and FormatValue are for reading. They serve URLs and the
 	// command line, where no typed handle is at hand.
 	ParseKey               func(text string) ([]byte, error)
@@ -112,11 +115,34 @@ func (t *Topology) Describe() string {
 			case sinkKind:
 				fmt.Fprintf(&b, "    Sink: %s (topic: %s)\n      <-- %s\n", n.name, s.kafkaTopic(n.topic), names(n.parents))
 			default:
-				fmt.Fprintf(&b, "    Processor: %s (stores: [%s])\n      --> %s\n      <-- %s\n", n.name, strings.Join(n.stores, ", "), names(n.children), names(n.parents))
+				fmt.Fprintf(&b, "    Processor: %s (stores: [%s])\n", n.name, s.describeStores(n.stores))
+				if n.windows != "" {
+					fmt.Fprintf(&b, "      windows: %s\n", n.windows)
+				}
+				fmt.Fprintf(&b, "      --> %s\n      <-- %s\n", names(n.children), names(n.parents))
 			}
 		}
 	}
 	return b.String()
+}
+
+// describeStores lists stores; those of windows with what they keep.
+func (s *SubTopology) describeStores(names []string) string {
+	var all []string
+	for _, name := range names {
+		text := name
+		for _, st := range s.Stores {
+			switch {
+			case st.Name != name:
+			case st.WindowSize > 0:
+				text += fmt.Sprintf(" (%s %s, retention %s)", st.Kind, st.WindowSize, st.Retention)
+			case st.Retention > 0:
+				text += fmt.Sprintf(" (%s, retention %s)", st.Kind, st.Retention)
+			}
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
 }
 
 func names(nodes []*node) string {

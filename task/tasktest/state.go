@@ -18,6 +18,8 @@ type Row struct {
 // State is committed state in memory: one map per store. It is for one goroutine at a time.
 type State struct {
 	Stores []map[string]Row
+	// Times are the highest timestamps that the stores were given, -1 for none.
+	Times []int64
 	// Err, while set, is what every read returns.
 	Err error
 	// Gets counts point reads: what a cache saves.
@@ -31,6 +33,7 @@ func NewState(stores int) *State {
 	s := &State{}
 	for range stores {
 		s.Stores = append(s.Stores, map[string]Row{})
+		s.Times = append(s.Times, -1)
 	}
 	return s
 }
@@ -80,8 +83,12 @@ func (s *State) Apply(u *task.Unit) {
 	}
 }
 
+// Time implements task.State.
+func (s *State) Time(store int) int64 { return s.Times[store] }
+
 // Put writes one key; a nil value deletes it.
 func (s *State) Put(store int, key string, value []byte, timestamp int64) {
+	s.Times[store] = max(s.Times[store], timestamp)
 	if value == nil {
 		delete(s.Stores[store], key)
 		return
