@@ -45,6 +45,13 @@ func mistake(k Kind) func(*Situation)         { return func(s *Situation) { s.Mi
 func full(s *Situation)                       { s.Full = true }
 func late(s *Situation)                       { s.Late = true }
 func strict(s *Situation)                     { s.RequireRunning = true }
+func derived(s *Situation)                    { s.Derived = true }
+func behind(lag, most int64) func(*Situation) {
+	return func(s *Situation) { s.Stale, s.Lag, s.MaxLag = true, lag, most }
+}
+func group(known bool) func(*Situation) {
+	return func(s *Situation) { s.Group, s.Known = true, known }
+}
 func all(fs ...func(*Situation)) func(*Situation) {
 	return func(s *Situation) {
 		for _, f := range fs {
@@ -108,6 +115,18 @@ func TestDecideByTheDesign(t *testing.T) {
 		{"overloaded", with(full), Overloaded, nil},
 		{"late", with(late), DeadlineExceeded, nil},
 		{"overloaded and moved", with(full, epoch(6)), StateStoreMigrated, ErrStateStoreClosed},
+		{"a key whose partition is elsewhere", with(lease(LeaseNone), noThread, elsewhere, derived), StateStoreMigrated, ErrEmptyStateStore},
+		{"a key whose partition was here", with(lease(LeaseRevoked), derived), StateStoreMigrated, ErrStateStoreClosed},
+		{"a standby, active only", with(lease(LeaseStandby), elsewhere), InvalidStateStorePartition, nil},
+		{"a standby within the lag", with(lease(LeaseStandby), elsewhere, behind(10, 10)), 0, nil},
+		{"a standby beyond the lag", with(lease(LeaseStandby), elsewhere, behind(11, 10)), InvalidStateStorePartition, nil},
+		{"a standby of another lease", with(lease(LeaseStandby), behind(0, 10), epoch(6)), StateStoreMigrated, ErrStateStoreClosed},
+		{"a standby on a node that stops", with(lease(LeaseStandby), behind(0, 10), node(lifecycle.NodePendingShutdown)), StreamThreadNotRunning, nil},
+		{"about the group, known", with(lease(LeaseNone), noThread, group(true)), 0, nil},
+		{"about the group, not known", with(lease(LeaseNone), noThread, group(false)), MetadataUnavailable, nil},
+		{"about the group, rebalancing", with(rebalancing, lease(LeaseNone), group(false)), MetadataUnavailable, nil},
+		{"about the group, no such partition", with(partition(4), group(true)), PartitionNotInStore, nil},
+		{"about the group, stopped", with(node(lifecycle.NodeNotRunning), group(true)), StreamThreadNotRunning, nil},
 	} {
 		kind, serve := Decide(c.s)
 		if kind != c.want || serve != (c.want == 0) {
@@ -136,7 +155,7 @@ func every(f func(Situation)) {
 	bools := []bool{false, true}
 	for n := lifecycle.NodeCreated; n <= lifecycle.NodeError; n++ {
 		for th := -1; th <= int(lifecycle.ThreadError); th++ {
-			for l := LeaseNone; l <= LeaseFailed; l++ {
+			for l := LeaseNone; l <= LeaseStandby; l++ {
 				for bits := range 1 << 6 {
 					on := func(bit int) bool { return bools[bits>>bit&1] }
 					s := Situation{Node: n, HasThread: th >= 0, Declared: !on(0), Held: on(1), Lease: l, LeaseEpoch: 7,
@@ -203,7 +222,7 @@ func TestDecideMatrix(t *testing.T) {
 	fmt.Fprintln(&b, "# node thread lease: the kind when acquiring | with a View of this lease")
 	for n := lifecycle.NodeCreated; n <= lifecycle.NodeError; n++ {
 		for th := -1; th <= int(lifecycle.ThreadError); th++ {
-			for l := LeaseNone; l <= LeaseFailed; l++ {
+			for l := LeaseNone; l <= LeaseStandby; l++ {
 				s := with(node(n), lease(l), noThread)
 				name := "-"
 				if th >= 0 {
