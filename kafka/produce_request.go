@@ -26,6 +26,12 @@ type produced struct {
 	err     error
 }
 
+// dialed is the end of a dial to a leader.
+type dialed struct {
+	link *link
+	err  error
+}
+
 // searched is the end of a search for leaders. Topics have a code where the cluster does not know them.
 type searched struct {
 	topics map[string]int16
@@ -37,6 +43,33 @@ func (s *sender) send(now time.Time) {
 	for s.round(now) {
 	}
 	s.searched = nil
+	clear(s.dialed)
+}
+
+// reach says that a leader is connected, or lets somebody dial: an address that swallows packets takes seconds to fail, and
+// the other leaders, and a commit, should not wait for that.
+func (s *sender) reach(to *link) bool {
+	if s.dialing[to] {
+		return false
+	}
+	if to.connected() {
+		return true
+	}
+	s.dialing[to] = true
+	s.work.Go(func() {
+		_, err := to.open()
+		s.put(dialed{to, err})
+	})
+	return false
+}
+
+// connected does not wait for a dial that is under way.
+func (l *link) connected() bool {
+	if !l.mu.TryLock() {
+		return false
+	}
+	defer l.mu.Unlock()
+	return l.broker != nil
 }
 
 // round takes at most one batch of each partition, and says whether it sent any: a partition may have more.
@@ -44,10 +77,19 @@ func (s *sender) round(now time.Time) bool {
 	requests := map[*link][]*transaction.Batch{}
 	bytes := map[*link]int{}
 	var homeless []*transaction.Batch
+	var unreached []transaction.Failure
 	for b := range s.machine.Ready(now) {
 		to, _, ok := s.cluster.leaderOf(b.To)
 		if !ok {
 			homeless = append(homeless, b)
+			continue
+		}
+		if err := s.dialed[to]; err != nil {
+			s.cluster.forget(b.To)
+			unreached = append(unreached, transaction.Failure{Batch: b, Code: transaction.NotSent, Cause: err})
+			continue
+		}
+		if !s.reach(to) {
 			continue
 		}
 		size := b.Payload.(*batch).bytes
@@ -57,7 +99,7 @@ func (s *sender) round(now time.Time) bool {
 		requests[to] = append(requests[to], b)
 		bytes[to] += size
 	}
-	failures := s.search(homeless)
+	failures := append(s.search(homeless), unreached...)
 	sent := false
 	for to, batches := range requests {
 		err := s.request(to, batches)

@@ -190,20 +190,22 @@ func (p *Producer) Flush(token uint64) {
 }
 
 // Amend adds records to the interval that the last Flush has ended and flushes it again. What is wrong with one of them is
-// the error of the broker.Flushed.
+// the error of the broker.Flushed, and then none is added.
 func (p *Producer) Amend(token uint64, records []broker.Outgoing) {
+	for i := range records {
+		l, err := p.lane(records[i].To)
+		if err == nil {
+			err = p.check(l, &records[i].Record, recordSize(&records[i].Record))
+		}
+		if err != nil {
+			p.sender.deliver(broker.Flushed{Token: token, Err: asError(broker.OpProduce, records[i].To, err)})
+			return
+		}
+	}
 	batches := map[record.TopicPartition]*batch{}
 	for i := range records {
 		to, r := records[i].To, &records[i].Record
-		l, err := p.lane(to)
 		size := recordSize(r)
-		if err == nil {
-			err = p.check(l, r, size)
-		}
-		if err != nil {
-			p.sender.deliver(broker.Flushed{Token: token, Err: asError(broker.OpProduce, to, err)})
-			return
-		}
 		b := batches[to]
 		if b != nil && b.bytes+size > p.cfg.BatchBytes {
 			p.sender.put(b)

@@ -42,6 +42,8 @@ type sender struct {
 	refusals map[*batch][]sarama.ProduceResponseRecordError
 	searched *searched
 	seeking  bool
+	dialing  map[*link]bool
+	dialed   map[*link]error
 }
 
 // What the owner asks for. A *batch is one that is sealed.
@@ -62,7 +64,7 @@ type (
 func newSender(p *Producer, deliver func(broker.Event)) *sender {
 	s := &sender{
 		producer: p, deliver: deliver, codec: codecs[p.cfg.Compression], wake: make(chan struct{}, 1), done: make(chan struct{}),
-		inFlight: map[*link]int{}, refusals: map[*batch][]sarama.ProduceResponseRecordError{},
+		dialing: map[*link]bool{}, dialed: map[*link]error{}, inFlight: map[*link]int{}, refusals: map[*batch][]sarama.ProduceResponseRecordError{},
 	}
 	s.machine = transaction.New(transaction.Config{
 		Transactional: p.cfg.TransactionalID != "", TransactionTimeout: p.cfg.TransactionTimeout, DeliveryTimeout: p.cfg.DeliveryTimeout,
@@ -168,6 +170,12 @@ func (s *sender) handle(now time.Time, e any) {
 		s.onProduced(now, e)
 	case searched:
 		s.seeking, s.searched = false, &e
+	case dialed:
+		delete(s.dialing, e.link)
+		s.dialed[e.link] = e.err
+		if e.err != nil {
+			s.cluster.note(e.err)
+		}
 	}
 }
 

@@ -202,6 +202,13 @@ func TestRefusedRecordDoesNotCostTheTransaction(t *testing.T) {
 		t.Fatalf("%+v", f)
 	}
 	w.put(t, tp(1), 100, 1)
+	before := w.Buffered()
+	w.token++
+	w.Amend(w.token, []broker.Outgoing{{To: tp(1), Record: record.Raw{Value: []byte("v")}}, {To: tp(0), Record: record.Raw{Value: make([]byte, 2<<20)}}})
+	refused := next(t, w.inbox, "amended", func(e broker.Event) (broker.Flushed, bool) { f, ok := e.(broker.Flushed); return f, ok })
+	if refused.Token != w.token || refused.Err == nil || refused.Err.Class != broker.Record || w.Buffered() != before {
+		t.Fatalf("%+v", refused)
+	}
 	w.token++
 	w.Amend(w.token, []broker.Outgoing{{To: tp(1), Record: record.Raw{Value: []byte("dead letter")}}})
 	amended := next(t, w.inbox, "amended", func(e broker.Event) (broker.Flushed, bool) { f, ok := e.(broker.Flushed); return f, ok })
