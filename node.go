@@ -55,9 +55,9 @@ type Node struct {
 
 	owned   owned
 	applied applied
-	// producers counts those that were created; slots are set once, when all of them are.
+	// producers counts those that were created; tree is nil until there is one.
 	producers atomic.Int64
-	slots     atomic.Pointer[[]*slot]
+	tree      atomic.Pointer[tree]
 }
 
 // New checks the application id, the options and the topology, and prepares the actors that answer queries. It starts

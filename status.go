@@ -83,6 +83,19 @@ func (s *status) thread(t lifecycle.ThreadStatus) {
 	old := s.threads[t.Name]
 	s.threads[t.Name] = t
 	s.tell(StateChange{Time: t.Since, Thread: t.Name, Old: old.State.String(), New: t.State.String(), Epoch: t.Epoch, Cause: t.Cause})
+	s.derive()
+}
+
+// forget takes a thread out that was removed; the node is what the others make it.
+func (s *status) forget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.threads, name)
+	s.derive()
+}
+
+// derive moves a node that runs to what its threads' states make it.
+func (s *status) derive() {
 	if n := s.node.State(); n == lifecycle.NodeRebalancing || n == lifecycle.NodeRunning {
 		states := make([]lifecycle.Thread, 0, len(s.threads))
 		for _, t := range s.threads {

@@ -1,5 +1,7 @@
 package millrace
 
+import "github.com/millrace-io/millrace/kafka"
+
 // TransactionCounts say what the transactional producers of a node have done since Run. They are zero at least once.
 type TransactionCounts struct {
 	// Committed and Aborted are transactions.
@@ -14,18 +16,24 @@ type TransactionCounts struct {
 
 // Transactions may be called from any goroutine, before Run and after it too.
 func (n *Node) Transactions() (sum TransactionCounts) {
-	sum.Producers = uint64(n.producers.Load())
-	slots := n.slots.Load()
-	if slots == nil || !n.exactlyOnce() {
+	t := n.tree.Load()
+	if t == nil || !n.exactlyOnce() {
 		return sum
 	}
-	for _, s := range *slots {
-		c := s.producer.Counts()
-		sum.Committed += c.Committed
-		sum.Aborted += c.Aborted
-		sum.Fenced += c.Fenced
-		sum.Reinits += c.Reinits
-		sum.CommitUnknown += c.CommitUnknown
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sum = t.retired
+	for _, s := range t.slots {
+		sum.add(s.producer.Counts())
 	}
+	sum.Producers = uint64(n.producers.Load())
 	return sum
+}
+
+func (t *TransactionCounts) add(c kafka.Counts) {
+	t.Committed += c.Committed
+	t.Aborted += c.Aborted
+	t.Fenced += c.Fenced
+	t.Reinits += c.Reinits
+	t.CommitUnknown += c.CommitUnknown
 }

@@ -23,17 +23,19 @@ import (
 
 // tree is a running node's actors and the slots that its threads borrow.
 //
-// The mutex protects the set of threads that have not ended, which thread actors and the supervisor change.
+// The mutex protects what follows it: thread actors and the supervisor end threads, and callers add and remove them.
 type tree struct {
 	node   *Node
 	pid    *actor.PID
 	watch  *threadWatcher
-	slots  []*slot
 	failed chan error
 
 	mu      sync.Mutex
-	threads map[string]*actor.PID
-	ended   chan struct{} // closed when no thread is left
+	slots   []*slot
+	threads map[string]*actor.PID // those that have not ended
+	changed chan struct{}         // closed and replaced when one ends
+	retired TransactionCounts     // of threads that were removed
+	closed  bool                  // no thread may be added any more
 }
 
 // slot is a thread.Slot with the things behind its ports, which the node closes.
@@ -46,27 +48,53 @@ type slot struct {
 
 // startTree makes the slots and spawns the node actor, which spawns the threads.
 func (n *Node) startTree() (*tree, error) {
-	t := &tree{node: n, failed: make(chan error, 1), threads: map[string]*actor.PID{}, ended: make(chan struct{})}
+	t := &tree{node: n, failed: make(chan error, 1), threads: map[string]*actor.PID{}, changed: make(chan struct{})}
 	t.watch = &threadWatcher{node: n, failed: t.fail}
-	for i := range n.opts.threads {
-		s, err := n.newSlot(threadName(i))
-		if err != nil {
+	for range n.opts.threads {
+		if _, err := t.newSlot(); err != nil {
 			return nil, errors.Join(err, t.close(context.Background(), false))
 		}
-		t.slots = append(t.slots, s)
-		t.watch.Became(lifecycle.ThreadStatus{Name: s.Name, State: lifecycle.ThreadCreated, Epoch: 1})
 	}
-	n.slots.Store(&t.slots)
 	props := actor.PropsFromProducer(func() actor.Actor { return &nodeActor{tree: t} }, actor.WithSupervisor(n.supervisor(t)))
 	pid, err := n.system.Root.SpawnNamed(props, n.app+"-"+n.system.ProcessRegistry.NextId())
 	if err != nil {
 		return nil, errors.Join(err, t.close(context.Background(), false))
 	}
 	t.pid = pid
+	n.tree.Store(t)
 	for _, s := range t.slots {
 		s.group.Start()
 	}
 	return t, nil
+}
+
+// newSlot makes what a thread lives in, under the first name that is free.
+func (t *tree) newSlot() (*slot, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, ErrNotLive
+	}
+	i := 0
+	for slices.ContainsFunc(t.slots, func(s *slot) bool { return s.Name == threadName(i) }) {
+		i++
+	}
+	s, err := t.node.newSlot(threadName(i))
+	if err != nil {
+		return nil, err
+	}
+	t.slots = append(t.slots, s)
+	t.watch.Became(lifecycle.ThreadStatus{Name: s.Name, State: lifecycle.ThreadCreated, Epoch: 1})
+	return s, nil
+}
+
+func (t *tree) names() (names []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.slots {
+		names = append(names, s.Name)
+	}
+	return names
 }
 
 // nodeActor is the parent of the threads and the only place that decides about their failures, by its strategy.
@@ -74,18 +102,36 @@ type nodeActor struct{ tree *tree }
 
 // Receive implements actor.Actor.
 func (a *nodeActor) Receive(ctx actor.Context) {
-	if _, ok := ctx.Message().(*actor.Started); !ok {
-		return
-	}
-	for _, s := range a.tree.slots {
-		pid, err := ctx.SpawnNamed(a.tree.threadProps(s), s.Name)
-		if err != nil {
-			panic(err)
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		for _, s := range a.tree.slots {
+			a.spawn(ctx, s)
 		}
-		a.tree.mu.Lock()
-		a.tree.threads[s.Name] = pid
-		a.tree.mu.Unlock()
+	case spawnThread:
+		a.spawn(ctx, m.slot)
+		close(m.done)
 	}
+}
+
+// spawnThread asks the node actor for one more thread.
+type spawnThread struct {
+	slot *slot
+	done chan struct{}
+}
+
+// spawn starts a thread. Its actor's name is unique: one that was removed under the same name may still be stopping.
+func (a *nodeActor) spawn(ctx actor.Context, s *slot) {
+	name := s.Name
+	if _, taken := ctx.ActorSystem().ProcessRegistry.Get(actor.NewPID(ctx.ActorSystem().Address(), ctx.Self().Id+"/"+name)); taken {
+		name += "-" + ctx.ActorSystem().ProcessRegistry.NextId()
+	}
+	pid, err := ctx.SpawnNamed(a.tree.threadProps(s), name)
+	if err != nil {
+		panic(err)
+	}
+	a.tree.mu.Lock()
+	a.tree.threads[s.Name] = pid
+	a.tree.mu.Unlock()
 }
 
 func (t *tree) threadProps(s *slot) *actor.Props {
@@ -158,14 +204,13 @@ func (n *Node) newSlot(name string) (*slot, error) {
 	return s, nil
 }
 
-// end takes a thread off the list; the last one ends the wait.
+// end takes a thread off the list.
 func (t *tree) end(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.threads, name)
-	if len(t.threads) == 0 {
-		close(t.ended)
-	}
+	close(t.changed)
+	t.changed = make(chan struct{})
 }
 
 // gaveUp is called when supervision does not restart a thread.
@@ -191,17 +236,34 @@ func (t *tree) alive() []string {
 func (t *tree) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.closed = true
 	for _, pid := range t.threads {
 		t.node.system.Root.Send(pid, &thread.Stop{})
 	}
 }
 
-func (t *tree) wait(ctx context.Context) error {
-	select {
-	case <-t.ended:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// wait waits until the named threads have ended, or all of them.
+func (t *tree) wait(ctx context.Context, names ...string) error {
+	for {
+		t.mu.Lock()
+		left, changed := len(t.threads), t.changed
+		if len(names) > 0 {
+			left = 0
+			for _, name := range names {
+				if t.threads[name] != nil {
+					left++
+				}
+			}
+		}
+		t.mu.Unlock()
+		if left == 0 {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 
@@ -211,11 +273,20 @@ func (t *tree) close(ctx context.Context, leave bool) error {
 	if t.pid != nil {
 		t.node.system.Root.Stop(t.pid)
 	}
-	for _, s := range t.slots {
-		errs = append(errs, s.group.Close(ctx, leave), s.producer.Close(ctx))
-		s.fetcher.Close()
+	t.mu.Lock()
+	t.closed = true
+	slots := t.slots
+	t.mu.Unlock()
+	for _, s := range slots {
+		errs = append(errs, s.close(ctx, leave))
 	}
 	return errors.Join(errs...)
+}
+
+func (s *slot) close(ctx context.Context, leave bool) error {
+	err := errors.Join(s.group.Close(ctx, leave), s.producer.Close(ctx))
+	s.fetcher.Close()
+	return err
 }
 
 // threadWatcher publishes what the loops of the node's threads do.
@@ -282,8 +353,8 @@ func (w *threadWatcher) transactionalIDs(data []byte) (live []string) {
 	if !w.node.exactlyOnce() {
 		return nil
 	}
-	for i := range w.node.opts.threads {
-		live = append(live, w.node.transactionalID(threadName(i)))
+	for _, name := range w.node.tree.Load().names() {
+		live = append(live, w.node.transactionalID(name))
 	}
 	others, err := assign.TransactionalIDs(data)
 	if err != nil {
