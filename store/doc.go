@@ -16,5 +16,10 @@
 //  6. Call Close when the task leaves, Abandon when it was fenced or the state has failed. After that every call answers
 //     ErrStateStoreClosed. Nothing of the engine's ever panics through, and nothing ends the process.
 //  7. Entries and values that are returned belong to the caller; keys and values that are handed in are copied.
-//  8. The changelog decides about null and empty: a null value deletes, an empty value is a value, a null key is an error.
+//  8. Window and session stores (StoreSpec.Kind "window" and "session") are read and written by the changelog's keys: the
+//     key, then the start (8) and a sequence number (4), or the end (8) and the start (8), big endian. Get, Scan and all
+//     questions to the actor take and give exactly these keys, in byte order, in one key space: keys of two lengths
+//     interleave, so whoever reads a range splits each key (record.SplitWindowKey, SplitSessionKey) and compares. What is
+//     before LiveFrom has expired and may be there or not; it must not be shown. How and why is in expiry.go.
+//  9. The changelog decides about null and empty: a null value deletes, an empty value is a value, a null key is an error.
 package store

@@ -3,6 +3,7 @@ package topology_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/record/codec"
@@ -68,6 +69,15 @@ var chains = map[string]func(*Builder){
 		})
 		To(Merge(f, MapValues(f, func(v string) string { return v[1:] })), out, WithPartitioner(func(string, string, int32) int32 { return 1 }))
 	},
+	"tumbling count": func(b *Builder) {
+		CountWindows(From(b, in), TumblingWindows(time.Hour), NewWindowStore("w", codec.String, codec.Int64, time.Hour, 2*time.Hour))
+	},
+	"hopping count": func(b *Builder) {
+		CountWindows(From(b, in), HoppingWindows(time.Hour, 20*time.Minute), NewWindowStore("w", codec.String, codec.Int64, time.Hour, 2*time.Hour))
+	},
+	"final count": func(b *Builder) {
+		CountWindows(From(b, in), TumblingWindows(time.Hour), NewWindowStore("w", codec.String, codec.Int64, time.Hour, 2*time.Hour), OnWindowClose())
+	},
 	"hand-written count": func(b *Builder) {
 		To(Process(From(b, in), "counter", func() Processor[string, string, string, int64] { return &counter{} }, counts), numbers)
 	},
@@ -95,7 +105,7 @@ func TestNoAllocationPerRecord(t *testing.T) {
 // BenchmarkChain is the cost of one record; a flush follows every thousand. The fake store's map is in it: see
 // BenchmarkFakeStore for its share.
 func BenchmarkChain(b *testing.B) {
-	for _, name := range []string{"pass through", "keyed count", "count every update", "aggregate", "reduce", "operators", "hand-written count"} {
+	for _, name := range []string{"pass through", "keyed count", "count every update", "aggregate", "reduce", "operators", "hand-written count", "tumbling count", "hopping count", "final count"} {
 		b.Run(name, func(b *testing.B) {
 			f, inst, raws := chain(b, chains[name])
 			b.ReportAllocs()

@@ -3,6 +3,7 @@ package topology_test
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/record/codec"
@@ -109,4 +110,88 @@ func ExampleBuilder_DeadLetterTopic() {
 	_, err := b.Build()
 	fmt.Println(err)
 	// Output: topology: "lines": dead-letter topic is read: the application reads its dead-letter topic as source "source-0000000000", where its records would fail again; use another topic
+}
+
+// Page views per page and minute, written once, when the minute and five seconds of grace are over.
+func ExampleCountWindows() {
+	b := topology.NewBuilder()
+	views := topology.NewTopic("views", codec.String, codec.Bytes)
+	perMinute := topology.NewWindowStore("views-per-minute", codec.String, codec.Int64, time.Minute, time.Hour)
+	results := topology.NewTopic("views-per-minute", codec.TimeWindowed(codec.String, time.Minute), codec.Int64)
+	minutes := topology.TumblingWindows(time.Minute).WithGrace(5 * time.Second)
+	topology.To(topology.CountWindows(topology.From(b, views), minutes, perMinute, topology.OnWindowClose()), results)
+	t, err := b.Build()
+	fmt.Println(err)
+	fmt.Print(t.Describe())
+	// Output:
+	// <nil>
+	// Topologies:
+	//    Sub-topology: 0
+	//     Source: source-0000000000 (topics: [views])
+	//       --> count-windows-0000000001
+	//     Processor: count-windows-0000000001 (stores: [views-per-minute (window 1m0s, retention 1h0m0s)])
+	//       windows: tumbling 1m0s, grace 5s, emit on window close
+	//       --> sink-0000000002
+	//       <-- source-0000000000
+	//     Sink: sink-0000000002 (topic: views-per-minute)
+	//       <-- count-windows-0000000001
+}
+
+// Visits: the clicks of a user with at most half an hour between them. One clock that is more than a minute ahead does not
+// end everybody's visit.
+func ExampleCountSessions() {
+	b := topology.NewBuilder()
+	clicks := topology.NewTopic("clicks", codec.String, codec.Bytes)
+	visits := topology.NewSessionStore("visits", codec.String, codec.Int64, 24*time.Hour)
+	counted := topology.CountSessions(topology.From(b, clicks), topology.SessionWindows(30*time.Minute), visits, topology.MaxTimestampJump(time.Minute))
+	topology.To(counted, topology.NewTopic("visits", codec.SessionWindowed(codec.String), codec.Int64))
+	b.Always(topology.Processing, topology.DeadLetter)
+	b.DeadLetterTopic("clicks-ahead")
+	t, err := b.Build()
+	fmt.Println(err, t.SubTopologies[0].Stores[0].ChangelogConfig["cleanup.policy"])
+	// Output: <nil> compact,delete
+}
+
+// lastHour is a processor that reads a window store: how often a page was seen in the last hour.
+type lastHour struct {
+	ctx     *topology.Context[string, int64]
+	minutes *topology.Window[string, int64]
+}
+
+func (p *lastHour) Init(ctx *topology.Context[string, int64]) (err error) {
+	p.ctx = ctx
+	p.minutes, err = perMinute.In(ctx)
+	return err
+}
+
+func (p *lastHour) Process(r text) error {
+	hour, start := time.Hour.Milliseconds(), r.Timestamp-r.Timestamp%time.Minute.Milliseconds()
+	n, _, err := p.minutes.Fetch(r.Key, start)
+	if err != nil {
+		return err
+	}
+	if err := p.minutes.Put(r.Key, start, n+1, r.Timestamp); err != nil {
+		return err
+	}
+	var sum int64
+	for w, err := range p.minutes.FetchBetween(r.Key, max(0, start-hour+1), start) {
+		if err != nil {
+			return err
+		}
+		sum += w.Value
+	}
+	return p.ctx.Forward(count{Key: r.Key, Value: sum, Timestamp: r.Timestamp})
+}
+
+func (p *lastHour) Close() error { return nil }
+
+var perMinute = topology.NewWindowStore("per-minute", codec.String, codec.Int64, time.Minute, 2*time.Hour)
+
+func ExampleWindowStore_In() {
+	b := topology.NewBuilder()
+	supply := func() topology.Processor[string, string, string, int64] { return &lastHour{} }
+	topology.To(topology.Process(topology.From(b, lines), "last-hour", supply, perMinute), output)
+	t, err := b.Build()
+	fmt.Println(err, t.SubTopologies[0].Stores[0].Kind)
+	// Output: <nil> window
 }
