@@ -13,6 +13,10 @@ import (
 // without telling anybody, because it does so at each commit of each task and next to nobody waits.
 const waitStep = 5 * time.Millisecond
 
+// waitMargin is how long before the end of its asker's time, at most, a question is answered that waits in vain: the answer
+// says what was reached, and an asker that has left would never learn it.
+const waitMargin = 50 * time.Millisecond
+
 // waiting are the questions that ask for a position which is not reached yet. It belongs to the actor.
 type waiting struct {
 	list []waiter
@@ -44,8 +48,7 @@ func (a *storeActor) behind(q question) bool {
 	return false
 }
 
-// wait keeps a question until its position is reached. It is answered a little before its asker's time is over, or the
-// asker would never learn what was reached.
+// wait keeps a question until its position is reached.
 func (a *storeActor) wait(ctx actor.Context, sender *actor.PID, q question) error {
 	if sender == nil {
 		return nil
@@ -58,7 +61,7 @@ func (a *storeActor) wait(ctx actor.Context, sender *actor.PID, q question) erro
 	if at, ok := query.Deadline(q, now); ok {
 		left = min(left, at.Sub(now))
 	}
-	until := now.Add(left - min(2*waitStep, left/4))
+	until := now.Add(left - min(waitMargin, left/4))
 	a.waiting.list = append(a.waiting.list, waiter{q, sender, until})
 	a.alarm(ctx)
 	return nil
