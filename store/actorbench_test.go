@@ -107,10 +107,16 @@ func BenchmarkQueries(b *testing.B) {
 }
 
 func benchGet(b *testing.B, ctx context.Context, n *node, keys [][]byte) {
-	took := make([]time.Duration, 0, 1<<20)
+	took, raw := make([]time.Duration, 0, 1<<20), make([]time.Duration, 0, 1<<20)
+	var buf [64]byte
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		begin := time.Now()
+		if _, err := n.raw(buf[:], keys[(i+len(keys)/2)*7919%len(keys)]); err != nil {
+			b.Fatal(err)
+		}
+		raw = append(raw, time.Since(begin))
+		begin = time.Now()
 		_, ok, err := query.Get(ctx, n, asked{}, keys[i*7919%len(keys)])
 		took = append(took, time.Since(begin))
 		if err != nil || !ok {
@@ -118,6 +124,8 @@ func benchGet(b *testing.B, ctx context.Context, n *node, keys [][]byte) {
 		}
 	}
 	slices.Sort(took)
+	slices.Sort(raw)
+	b.ReportMetric(float64(raw[len(raw)/2].Nanoseconds())/1e3, "raw-p50-µs")
 	b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1e3, "p50-µs")
 	b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1e3, "p99-µs")
 }
