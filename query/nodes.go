@@ -46,6 +46,9 @@ type nodes struct {
 // maxOwners bounds what is remembered; it is forgotten as a whole then, which costs a detour each.
 const maxOwners = 100_000
 
+// maxNodes bounds how many owners are dialled, whatever endpoints failures name.
+const maxNodes = 1_000
+
 // Ask implements Client.
 func (n *nodes) Ask(ctx context.Context, q Question) (*querypb.Reply, error) {
 	at := storePartition{q.GetAbout().GetStore(), q.GetAbout().GetPartition()}
@@ -142,7 +145,7 @@ func (n *nodes) next(at storePartition, hint string, tried map[string]bool) (str
 
 // client is nil for a node that cannot be reached.
 func (n *nodes) client(endpoint string) Client {
-	if c := n.clients[endpoint]; c != nil || n.dial == nil {
+	if c := n.clients[endpoint]; c != nil || n.dial == nil || len(n.clients) >= maxNodes {
 		return c
 	}
 	c, err := n.dial(endpoint)
