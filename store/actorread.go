@@ -17,6 +17,9 @@ func (t *TaskState) walk(store int, s span, f func(key, value []byte, timestamp 
 		return err
 	}
 	defer t.engine.lease.release()
+	if m := t.memory(store); m != nil {
+		return t.walkMemory(m, s, f)
+	}
 	lower, upper, empty := s.bounds(t.numbers[store])
 	if empty {
 		return nil
@@ -98,6 +101,9 @@ const unread = -1
 
 // getSome is one reader's part: values and sizes are filled in by key.
 func (t *TaskState) getSome(store int, keys [][]byte, values []*querypb.Value, sizes []int, limit int) error {
+	if m := t.memory(store); m != nil {
+		return t.getSomeMemory(m, keys, values, sizes, limit)
+	}
 	var buf []byte
 	var copies arena
 	for i, key := range keys {

@@ -69,7 +69,9 @@ func (c *checker) entry(it *pebble.Iterator) {
 	}
 	if i := slices.Index(c.t.numbers, number); i < 0 {
 		c.found(fmt.Errorf("store: key %x belongs to no store", key))
-	} else if spec := &c.t.spec.Stores[i]; spec.windowed() {
+	} else if spec := &c.t.spec.Stores[i]; spec.InMemory {
+		c.found(fmt.Errorf("store: key %x of %q is on disk, and the store is in memory only", key, spec.Name))
+	} else if spec.windowed() {
 		if _, ok := spec.windowTime(key[numberBytes:]); !ok {
 			c.found(fmt.Errorf("store: key %x of %q is not a %s store's", key, spec.Name, spec.Kind))
 		}
@@ -114,6 +116,9 @@ func (c *checker) whole() {
 		if !ok && c.seen[number] > 0 && c.t.spec.Stores[i].Changelog != "" {
 			c.found(fmt.Errorf("store: %q has %d entries and no changelog offset", c.t.spec.Stores[i].Name, c.seen[number]))
 		}
+	}
+	for _, m := range c.t.view.Load().memories {
+		c.found(m.check())
 	}
 	if c.seen[0] == 0 {
 		c.found(errors.New("store: there is no registry"))

@@ -21,5 +21,7 @@
 //     questions to the actor take and give exactly these keys, in byte order, in one key space: keys of two lengths
 //     interleave, so whoever reads a range splits each key (record.SplitWindowKey, SplitSessionKey) and compares. What is
 //     before LiveFrom has expired and may be there or not; it must not be shown. How and why is in expiry.go.
-//  9. The changelog decides about null and empty: a null value deletes, an empty value is a value, a null key is an error.
+//  9. A store that is InMemory answers the same calls in the same way and has nothing on disk: it begins empty at every
+//     OpenTask, without an offset, and is restored from the beginning of its changelog.
+//  10. The changelog decides about null and empty: a null value deletes, an empty value is a value, a null key is an error.
 package store

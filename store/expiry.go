@@ -96,6 +96,10 @@ func (t *TaskState) sweep(v *view, b *pebble.Batch, writes int) error {
 			if limit <= w.done {
 				continue
 			}
+			if s.InMemory {
+				v.memories[i], w.done = v.memories[i].without(s, limit), limit
+				continue
+			}
 			w.limit = limit
 			w.next, _ = prefixes(t.numbers[i])
 		}

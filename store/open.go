@@ -259,8 +259,12 @@ func wipe(b *pebble.Batch, number uint16) error {
 
 // load reads the offsets and times, the position and the clock.
 func (t *TaskState) load() error {
-	v := &view{marks: make(map[int]mark, len(t.numbers)), times: map[int]int64{}, position: record.Position{}}
+	v := &view{marks: make(map[int]mark, len(t.numbers)), times: map[int]int64{}, memories: map[int]*memory{}, position: record.Position{}}
 	for i, number := range t.numbers {
+		if t.spec.Stores[i].InMemory {
+			v.memories[i] = &memory{}
+			continue
+		}
 		b, ok, err := t.meta(keyOffset(number))
 		if ok && err == nil {
 			v.marks[i], err = decodeMark(b)
@@ -300,5 +304,5 @@ func (t *TaskState) Stores() []string {
 
 // next is a copy of the view that may be changed.
 func (v *view) next() *view {
-	return &view{marks: maps.Clone(v.marks), times: maps.Clone(v.times), position: maps.Clone(v.position), clock: v.clock}
+	return &view{marks: maps.Clone(v.marks), times: maps.Clone(v.times), memories: maps.Clone(v.memories), position: maps.Clone(v.position), clock: v.clock}
 }

@@ -46,6 +46,9 @@ func (t *TaskState) Get(store int, key []byte) (value []byte, timestamp int64, o
 	}
 	defer t.engine.lease.release()
 	defer recovered("get", &err)
+	if m := t.memory(store); m != nil {
+		return m.get(key)
+	}
 	buf := keys.Get().(*[]byte)
 	*buf = appendKey((*buf)[:0], t.numbers[store], key)
 	defer keys.Put(buf)
@@ -104,6 +107,10 @@ func (t *TaskState) scan(store int, s span) iter.Seq2[Entry, error] {
 			return
 		}
 		defer t.engine.lease.release()
+		if m := t.memory(store); m != nil {
+			t.scanMemory(m, s, yield)
+			return
+		}
 		c := cursor{t: t, number: t.numbers[store], span: s}
 		if c.open() {
 			defer c.close()

@@ -29,6 +29,7 @@ type registered struct {
 	ValueCodec string `json:"valueCodec"`
 	Changelog  string `json:"changelog,omitempty"`
 	TopicID    string `json:"topicID,omitempty"`
+	InMemory   bool   `json:"inMemory,omitempty"`
 }
 
 // StoreChange is what became of one store when a task was opened with another set of stores than before.
@@ -166,12 +167,13 @@ func (c *reconciled) add(s StoreSpec, old *registered) error {
 	}
 	c.numbers = append(c.numbers, number)
 	c.next.Stores = append(c.next.Stores, registered{Number: number, Name: s.Name, Kind: s.Kind, KeyCodec: s.KeyCodec,
-		ValueCodec: s.ValueCodec, Changelog: s.Changelog, TopicID: s.TopicID})
+		ValueCodec: s.ValueCodec, Changelog: s.Changelog, TopicID: s.TopicID, InMemory: s.InMemory})
 	return nil
 }
 
 // sameBytes reports whether the bytes of old mean the same under s. Another changelog (or none before) makes the stored
 // offset meaningless, except under the same topic id.
 func (s *StoreSpec) sameBytes(old registered) bool {
-	return s.Kind == old.Kind && s.KeyCodec == old.KeyCodec && s.ValueCodec == old.ValueCodec && s.Changelog == old.Changelog
+	return s.Kind == old.Kind && s.KeyCodec == old.KeyCodec && s.ValueCodec == old.ValueCodec && s.Changelog == old.Changelog &&
+		s.InMemory == old.InMemory
 }

@@ -188,6 +188,9 @@ func (r *restore) discard() error {
 		delete(v.marks, r.store)
 		delete(v.times, r.store)
 		clear(v.position)
+		if r.chunk.spec.InMemory {
+			v.memories[r.store] = &memory{}
+		}
 		return wipe(b, r.t.numbers[r.store])
 	})
 }
@@ -262,7 +265,7 @@ func (r *restore) write(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	if r.chunk.worthTables() {
+	if r.chunk.worthTables() && !r.chunk.spec.InMemory {
 		r.result.Bulk = true
 		err = r.ingest(ctx)
 	} else {
@@ -280,6 +283,10 @@ func (r *restore) write(ctx context.Context) error {
 func (r *restore) batch() error {
 	return r.t.write(r.epoch, func(v *view, b *pebble.Batch) error {
 		r.advance(v)
+		if r.chunk.spec.InMemory {
+			v.memories[r.store] = v.memories[r.store].merge(r.chunk.sorted())
+			return nil
+		}
 		for _, e := range r.chunk.sorted() {
 			if err := put(b, r.chunk.number, e.key, e.value, e.timestamp); err != nil {
 				return err

@@ -85,17 +85,24 @@ func (c *chunk) worthTables() bool { return c.bulk && len(c.changes) >= tablesRe
 
 // sorted gives the last change of each key, in key order, without windows that have expired.
 func (c *chunk) sorted() []change {
-	slices.SortFunc(c.changes, func(a, b change) int {
+	live := c.spec.liveFrom(c.time)
+	c.changes = slices.DeleteFunc(lastOfEach(c.changes), func(ch change) bool {
+		return ch.value != nil && c.spec.expired(ch.key, live)
+	})
+	return c.changes
+}
+
+// lastOfEach sorts changes, in place, and keeps the last one of each key.
+func lastOfEach(changes []change) []change {
+	slices.SortFunc(changes, func(a, b change) int {
 		return cmp.Or(bytes.Compare(a.key, b.key), a.at-b.at)
 	})
-	out, live := c.changes[:0], c.spec.liveFrom(c.time)
-	for i, ch := range c.changes {
-		last := i+1 == len(c.changes) || !bytes.Equal(ch.key, c.changes[i+1].key)
-		if last && (ch.value == nil || !c.spec.expired(ch.key, live)) {
+	out := changes[:0]
+	for i, ch := range changes {
+		if i+1 == len(changes) || !bytes.Equal(ch.key, changes[i+1].key) {
 			out = append(out, ch)
 		}
 	}
-	c.changes = out
 	return out
 }
 

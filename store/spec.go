@@ -28,6 +28,9 @@ type StoreSpec struct {
 	// Retention is how long a window or session store keeps a window, in the store's own time; 0: for ever. Another
 	// retention than before keeps the bytes.
 	Retention time.Duration
+	// InMemory keeps the store's rows in memory only: nothing of it is on disk, and every OpenTask begins with an empty one
+	// that restores the whole changelog. Changing it discards the bytes.
+	InMemory bool
 	// TopicID is the topic's id, so that a topic that was deleted and created again is noticed. Empty: not checked.
 	TopicID string
 }

@@ -44,8 +44,10 @@ type TaskState struct {
 // view is the changelog marks and the times by store index, the position, and the clock of the last commit in
 // milliseconds.
 type view struct {
-	marks    map[int]mark
-	times    map[int]int64
+	marks map[int]mark
+	times map[int]int64
+	// memories are the rows of the stores that are in memory only.
+	memories map[int]*memory
 	position record.Position
 	clock    int64
 }

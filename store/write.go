@@ -70,11 +70,15 @@ func (t *TaskState) apply(epoch uint64, u *Unit) error {
 	return t.write(epoch, func(v *view, b *pebble.Batch) error {
 		for i := range u.Writes {
 			w := &u.Writes[i]
+			v.seen(w.Store, w.Timestamp)
+			if t.spec.Stores[w.Store].InMemory {
+				continue
+			}
 			if err := put(b, t.numbers[w.Store], w.Key, w.Value, w.Timestamp); err != nil {
 				return err
 			}
-			v.seen(w.Store, w.Timestamp)
 		}
+		t.applyMemory(v, u.Writes)
 		for _, o := range u.Changelog {
 			v.marks[o.Store] = mark{o.Next, u.WallClock}
 		}
@@ -159,6 +163,9 @@ func (t *TaskState) metaWrites(v *view) (out [][2][]byte) {
 		out = append(out, [2][]byte{keyClock, binary.BigEndian.AppendUint64(nil, uint64(v.clock))})
 	}
 	for i, number := range t.numbers {
+		if t.spec.Stores[i].InMemory {
+			continue // an offset on disk would be one without its rows
+		}
 		before, known := old.marks[i]
 		if m, ok := v.marks[i]; ok && (!known || m != before) {
 			out = append(out, [2][]byte{keyOffset(number), m.encode()})
@@ -166,7 +173,7 @@ func (t *TaskState) metaWrites(v *view) (out [][2][]byte) {
 	}
 	out = append(out, [2][]byte{keyPosition, record.EncodePosition(v.position)})
 	for i, number := range t.numbers {
-		if at := v.time(i); at != old.time(i) && at >= 0 {
+		if at := v.time(i); !t.spec.Stores[i].InMemory && at != old.time(i) && at >= 0 {
 			out = append(out, [2][]byte{keyTime(number), binary.BigEndian.AppendUint64(nil, uint64(at))})
 		}
 	}

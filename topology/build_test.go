@@ -62,6 +62,7 @@ var wrong = []struct {
 		Process(From(b, in), "p", pass, counts, NewKeyValueStore("counts", codec.String, codec.String))
 	}},
 	{"counts", DuplicateStore, func(b *Builder) { Process(From(b, in), "p", pass, counts, counts.WithoutChangelog()) }},
+	{"counts", DuplicateStore, func(b *Builder) { Process(From(b, in), "p", pass, counts, counts.InMemory()) }},
 	{"in", CodecMismatch, func(b *Builder) {
 		To(From(b, in), out)
 		Count(From(b, NewTopic("in", codec.String, codec.Int64)), counts)

@@ -147,7 +147,7 @@ func (b *Builder) AddStore(stores ...Store) {
 // same says that two declarations mean the same store.
 func (s *StoreSpec) same(o *StoreSpec) bool {
 	return s.Kind == o.Kind && s.KeyCodec == o.KeyCodec && s.ValueCodec == o.ValueCodec && s.Changelog == o.Changelog &&
-		s.WindowSize == o.WindowSize && s.Retention == o.Retention
+		s.WindowSize == o.WindowSize && s.Retention == o.Retention && s.InMemory == o.InMemory
 }
 
 // Connect lets the processor called node open stores that were added, by name.

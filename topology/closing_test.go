@@ -316,14 +316,16 @@ func TestDescribeShowsWindowsAndRetention(t *testing.T) {
 	b := NewBuilder()
 	s := From(b, in)
 	CountWindows(s, HoppingWindows(time.Minute, 10*time.Second).WithGrace(5*time.Second), NewWindowStore("per-minute", codec.String, codec.Int64, time.Minute, time.Hour), OnWindowClose(), MaxTimestampJump(time.Hour))
-	CountSessions(s, SessionWindows(time.Minute), NewSessionStore("visits", codec.String, codec.Int64, 2*time.Hour))
+	CountSessions(s, SessionWindows(time.Minute), NewSessionStore("visits", codec.String, codec.Int64, 2*time.Hour).InMemory())
+	Count(s, counts.InMemory())
 	top, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"count-windows-0000000001 (stores: [per-minute (window 1m0s, retention 1h0m0s)])\n      windows: hopping 1m0s every 10s, grace 5s, emit on window close, at most 1h0m0s ahead\n",
-		"count-sessions-0000000002 (stores: [visits (session, retention 2h0m0s)])\n      windows: session gap 1m0s, grace 0s, emit once per commit\n",
+		"count-sessions-0000000002 (stores: [visits (session, retention 2h0m0s, in memory)])\n      windows: session gap 1m0s, grace 0s, emit once per commit\n",
+		"count-0000000003 (stores: [counts (in memory)])\n      -->",
 	} {
 		if d := top.Describe(); !strings.Contains(d, want) {
 			t.Errorf("%q is not in\n%s", want, d)

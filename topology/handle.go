@@ -90,6 +90,7 @@ type KeyValueStore[K, V any] struct {
 	keys        codec.Codec[K]
 	values      codec.Codec[V]
 	noChangelog bool
+	inMemory    bool
 	config      map[string]string
 }
 
@@ -100,6 +101,10 @@ func NewKeyValueStore[K, V any](name string, keys codec.Codec[K], values codec.C
 
 // WithoutChangelog returns the store without its changelog: its content is lost with the state directory.
 func (s KeyValueStore[K, V]) WithoutChangelog() KeyValueStore[K, V] { s.noChangelog = true; return s }
+
+// InMemory returns the store kept in memory only: nothing of it is on disk, and every start restores the whole changelog.
+// It must fit into memory, once for each partition on a node.
+func (s KeyValueStore[K, V]) InMemory() KeyValueStore[K, V] { s.inMemory = true; return s }
 
 // WithChangelogConfig returns the store with topic settings of its own for the changelog, by Kafka's names.
 func (s KeyValueStore[K, V]) WithChangelogConfig(config map[string]string) KeyValueStore[K, V] {
@@ -116,7 +121,7 @@ func (s KeyValueStore[K, V]) KeyCodec() codec.Codec[K]   { return s.keys }
 func (s KeyValueStore[K, V]) ValueCodec() codec.Codec[V] { return s.values }
 
 func (s KeyValueStore[K, V]) declaration() *storeNode {
-	d := &storeNode{spec: StoreSpec{Name: s.name, Kind: s.StoreKind(), Changelog: !s.noChangelog, ChangelogConfig: maps.Clone(s.config)}}
+	d := &storeNode{spec: StoreSpec{Name: s.name, Kind: s.StoreKind(), Changelog: !s.noChangelog, InMemory: s.inMemory, ChangelogConfig: maps.Clone(s.config)}}
 	if s.keys != nil && s.values != nil {
 		d.spec.KeyCodec, d.spec.ValueCodec = s.keys.Name(), s.values.Name()
 		d.spec.ParseKey = func(text string) ([]byte, error) {

@@ -28,6 +28,8 @@ type StoreSpec struct {
 	KeyCodec, ValueCodec string
 	Changelog            bool
 	ChangelogConfig      map[string]string
+	// InMemory says that nothing of it is on disk: every start restores the whole changelog.
+	InMemory bool
 	// WindowSize is a window store's. Retention is how long window and session stores keep a window; 0 for others.
 	WindowSize, Retention time.Duration
 	// ParseKey encodes a key that is given as text; FormatKey and FormatValue are for reading. They serve URLs and the
@@ -126,23 +128,35 @@ func (t *Topology) Describe() string {
 	return b.String()
 }
 
-// describeStores lists stores; those of windows with what they keep.
+// describeStores lists stores; those that are not key-value stores on disk with what they are.
 func (s *SubTopology) describeStores(names []string) string {
 	var all []string
 	for _, name := range names {
-		text := name
 		for _, st := range s.Stores {
-			switch {
-			case st.Name != name:
-			case st.WindowSize > 0:
-				text += fmt.Sprintf(" (%s %s, retention %s)", st.Kind, st.WindowSize, st.Retention)
-			case st.Retention > 0:
-				text += fmt.Sprintf(" (%s, retention %s)", st.Kind, st.Retention)
+			if what := st.describe(); st.Name == name && what != "" {
+				name += " (" + what + ")"
 			}
 		}
-		all = append(all, text)
+		all = append(all, name)
 	}
 	return strings.Join(all, ", ")
+}
+
+func (s *StoreSpec) describe() string {
+	var parts []string
+	switch {
+	case s.WindowSize > 0:
+		parts = append(parts, fmt.Sprintf("%s %s", s.Kind, s.WindowSize))
+	case s.Kind != keyValueKind:
+		parts = append(parts, s.Kind)
+	}
+	if s.Retention > 0 {
+		parts = append(parts, fmt.Sprintf("retention %s", s.Retention))
+	}
+	if s.InMemory {
+		parts = append(parts, "in memory")
+	}
+	return strings.Join(parts, ", ")
 }
 
 func names(nodes []*node) string {

@@ -24,6 +24,7 @@ type WindowStore[K, V any] struct {
 	values          codec.Codec[V]
 	size, retention time.Duration
 	noChangelog     bool
+	inMemory        bool
 	config          map[string]string
 }
 
@@ -39,6 +40,9 @@ func NewWindowStore[K, V any](name string, keys codec.Codec[K], values codec.Cod
 
 // WithoutChangelog returns the store without its changelog: its content is lost with the state directory.
 func (s WindowStore[K, V]) WithoutChangelog() WindowStore[K, V] { s.noChangelog = true; return s }
+
+// InMemory returns the store kept in memory only; see KeyValueStore.InMemory.
+func (s WindowStore[K, V]) InMemory() WindowStore[K, V] { s.inMemory = true; return s }
 
 // WithChangelogConfig returns the store with topic settings of its own for the changelog, by Kafka's names.
 func (s WindowStore[K, V]) WithChangelogConfig(config map[string]string) WindowStore[K, V] {
@@ -59,7 +63,7 @@ func (s WindowStore[K, V]) WindowSize() time.Duration { return s.size }
 func (s WindowStore[K, V]) Retention() time.Duration  { return s.retention }
 
 func (s WindowStore[K, V]) declaration() *storeNode {
-	d := &storeNode{spec: StoreSpec{Name: s.name, Kind: s.StoreKind(), Changelog: !s.noChangelog,
+	d := &storeNode{spec: StoreSpec{Name: s.name, Kind: s.StoreKind(), Changelog: !s.noChangelog, InMemory: s.inMemory,
 		WindowSize: s.size, Retention: s.retention, ChangelogConfig: windowedChangelog(s.retention, s.config)}}
 	if s.keys != nil && s.values != nil {
 		d.spec.KeyCodec, d.spec.ValueCodec = s.keys.Name(), s.values.Name()
@@ -109,6 +113,7 @@ type SessionStore[K, V any] struct {
 	values      codec.Codec[V]
 	retention   time.Duration
 	noChangelog bool
+	inMemory    bool
 	config      map[string]string
 }
 
@@ -121,6 +126,9 @@ func NewSessionStore[K, V any](name string, keys codec.Codec[K], values codec.Co
 
 // WithoutChangelog returns the store without its changelog: its content is lost with the state directory.
 func (s SessionStore[K, V]) WithoutChangelog() SessionStore[K, V] { s.noChangelog = true; return s }
+
+// InMemory returns the store kept in memory only; see KeyValueStore.InMemory.
+func (s SessionStore[K, V]) InMemory() SessionStore[K, V] { s.inMemory = true; return s }
 
 // WithChangelogConfig returns the store with topic settings of its own for the changelog, by Kafka's names.
 func (s SessionStore[K, V]) WithChangelogConfig(config map[string]string) SessionStore[K, V] {
@@ -140,7 +148,7 @@ func (s SessionStore[K, V]) ValueCodec() codec.Codec[V] { return s.values }
 func (s SessionStore[K, V]) Retention() time.Duration { return s.retention }
 
 func (s SessionStore[K, V]) declaration() *storeNode {
-	d := &storeNode{spec: StoreSpec{Name: s.name, Kind: s.StoreKind(), Changelog: !s.noChangelog,
+	d := &storeNode{spec: StoreSpec{Name: s.name, Kind: s.StoreKind(), Changelog: !s.noChangelog, InMemory: s.inMemory,
 		Retention: s.retention, ChangelogConfig: windowedChangelog(s.retention, s.config)}}
 	if s.keys != nil && s.values != nil {
 		d.spec.KeyCodec, d.spec.ValueCodec = s.keys.Name(), s.values.Name()
