@@ -85,7 +85,7 @@ var Rows = []Row{
 		Cases: []Case{
 			{"running", after(running, "view", "revoke 0"), GetOfView, Outcome{Kind: query.StateStoreMigrated, Wraps: query.ErrStateStoreClosed}},
 			{"stopping", after(running, "view", "node PENDING_SHUTDOWN", "revoke 0"), GetOfView, Outcome{Kind: query.StateStoreNotAvailable, Wraps: query.ErrStateStoreClosed}},
-		}, Levels: everywhere("r11-global-closed")},
+		}, Levels: injectedOnly("r11-global-closed", "there are no global stores yet, so no transition leads here")},
 	{ID: "r12-stopping-acquire", Number: 12, State: "PENDING_SHUTDOWN", Situation: "acquire a handle",
 		Draft: "StreamThreadNotRunning (F)", Adopted: "StateStoreNotAvailable", IQv1: "IllegalStateException", IQv2: "StreamsStopped",
 		Ours: "not running: ask another node",
