@@ -431,6 +431,9 @@ func TestWalkEndsWhenTheStateCloses(t *testing.T) {
 	if _, err := s.getMany(0, [][]byte{[]byte("k")}, 100); !errors.Is(err, ErrStateStoreClosed) {
 		t.Fatal(err)
 	}
+	if err := s.finish(false); err != nil { // the lease was ended behind Close's back
+		t.Fatal(err)
+	}
 }
 
 // H12: null, empty and absent are three things, after a restore too.
