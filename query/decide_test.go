@@ -60,74 +60,77 @@ func all(fs ...func(*Situation)) func(*Situation) {
 	}
 }
 
+var inRebalance = all(node(lifecycle.NodeRebalancing), thr(lifecycle.ThreadRebalancing))
+
+var decisions = []struct {
+	name string
+	s    Situation
+	want Kind
+	wrap error
+}{
+	{"serves", with(), 0, nil},
+	{"serves a View", with(epoch(7)), 0, nil},
+	{"one rebalancing thread hides no healthy partition", with(node(lifecycle.NodeRebalancing)), 0, nil},
+	{"it does under RequireRunning", with(node(lifecycle.NodeRebalancing), strict), StreamThreadRebalancing, nil},
+	{"RequireRunning on a running node", with(strict), 0, nil},
+	{"a task that stays answers during a rebalance", with(inRebalance), 0, nil},
+	{"unknown wins in CREATED", with(node(lifecycle.NodeCreated), noThread, undeclared), UnknownStateStore, nil},
+	{"unknown wins in ERROR", with(node(lifecycle.NodeError), undeclared), UnknownStateStore, nil},
+	{"type mismatch wins in CREATED", with(node(lifecycle.NodeCreated), mistake(StateStoreTypeMismatch)), StateStoreTypeMismatch, nil},
+	{"invalid query", with(mistake(InvalidQuery)), InvalidQuery, nil},
+	{"iterator closed", with(mistake(IteratorClosed)), IteratorClosed, nil},
+	{"no such partition", with(partition(4)), PartitionNotInStore, nil},
+	{"negative partition", with(partition(-1)), PartitionNotInStore, nil},
+	{"no such partition, after the end", with(partition(4), node(lifecycle.NodeNotRunning)), PartitionNotInStore, nil},
+	{"partition of an unknown count", with(partition(9), unknownCount, node(lifecycle.NodeCreated), noThread, lease(LeaseNone)), StreamThreadNotStarted, nil},
+	{"acquire while stopping", with(node(lifecycle.NodePendingShutdown)), StreamThreadNotRunning, nil},
+	{"acquire after the stop", with(node(lifecycle.NodeNotRunning), lease(LeaseRevoked)), StreamThreadNotRunning, nil},
+	{"acquire in PENDING_ERROR", with(node(lifecycle.NodePendingError)), StreamThreadNotRunning, nil},
+	{"acquire in ERROR", with(node(lifecycle.NodeError)), StreamThreadNotRunning, nil},
+	{"View while stopping", with(node(lifecycle.NodePendingShutdown), epoch(7)), StateStoreNotAvailable, ErrStateStoreClosed},
+	{"scan of a partition never here, after the stop", with(node(lifecycle.NodeNotRunning), held, lease(LeaseNone)), StateStoreNotAvailable, ErrEmptyStateStore},
+	{"the partition's thread is in ERROR", with(thr(lifecycle.ThreadError)), StreamThreadNotRunning, nil},
+	{"created", with(node(lifecycle.NodeCreated), noThread, lease(LeaseNone)), StreamThreadNotStarted, nil},
+	{"an old View on a new node", with(node(lifecycle.NodeCreated), noThread, lease(LeaseNone), epoch(7)), StreamThreadNotStarted, ErrStateStoreClosed},
+	{"elsewhere, no View", with(lease(LeaseNone), noThread, elsewhere), InvalidStateStorePartition, nil},
+	{"all threads run and none has it", with(lease(LeaseNone), noThread), InvalidStateStorePartition, nil},
+	{"moved under a View", with(lease(LeaseRevoked), epoch(7), elsewhere), StateStoreMigrated, ErrStateStoreClosed},
+	{"moved under a scan that has not reached it", with(lease(LeaseNone), noThread, held, elsewhere), StateStoreMigrated, ErrEmptyStateStore},
+	{"opened anew under a View", with(epoch(6)), StateStoreMigrated, ErrStateStoreClosed},
+	{"being opened anew under a View", with(inRebalance, lease(LeaseOpening), epoch(6)), StateStoreMigrated, ErrStateStoreClosed},
+	{"restarting", with(inRebalance, lease(LeaseRevoked)), StreamThreadRebalancing, nil},
+	{"a question that waited when the incarnation ended", with(inRebalance, lease(LeaseRevoked), held), StreamThreadRebalancing, nil},
+	{"opening", with(inRebalance, lease(LeaseOpening)), StreamThreadRebalancing, nil},
+	{"restoring", with(inRebalance, lease(LeaseRestoring)), StreamThreadRebalancing, nil},
+	{"restoring wins over an older view of the group", with(inRebalance, lease(LeaseRestoring), elsewhere), StreamThreadRebalancing, nil},
+	{"replaying under a thread that runs", with(lease(LeaseRestoring)), StreamThreadRebalancing, nil},
+	{"not known yet", with(node(lifecycle.NodeRebalancing), noThread, lease(LeaseNone)), StreamThreadRebalancing, nil},
+	{"given up by a thread that runs, no owner known", with(node(lifecycle.NodeRebalancing), lease(LeaseRevoked)), StreamThreadRebalancing, nil},
+	{"the thread ends alone, no owner known", with(thr(lifecycle.ThreadPendingShutdown)), StreamThreadRebalancing, nil},
+	{"the thread ends alone, an owner is known", with(thr(lifecycle.ThreadNotRunning), elsewhere, held), StateStoreMigrated, ErrStateStoreClosed},
+	{"no view of the group", with(lease(LeaseNone), noThread, unknownCount), MetadataUnavailable, nil},
+	{"engine failed", with(lease(LeaseFailed)), StoreFailure, nil},
+	{"engine failed, restarting", with(inRebalance, lease(LeaseFailed)), StreamThreadRebalancing, nil},
+	{"overloaded", with(full), Overloaded, nil},
+	{"late", with(late), DeadlineExceeded, nil},
+	{"overloaded and moved", with(full, epoch(6)), StateStoreMigrated, ErrStateStoreClosed},
+	{"a key whose partition is elsewhere", with(lease(LeaseNone), noThread, elsewhere, derived), StateStoreMigrated, ErrEmptyStateStore},
+	{"a key whose partition was here", with(lease(LeaseRevoked), derived), StateStoreMigrated, ErrStateStoreClosed},
+	{"a standby, active only", with(lease(LeaseStandby), elsewhere), InvalidStateStorePartition, nil},
+	{"a standby within the lag", with(lease(LeaseStandby), elsewhere, behind(10, 10)), 0, nil},
+	{"a standby beyond the lag", with(lease(LeaseStandby), elsewhere, behind(11, 10)), InvalidStateStorePartition, nil},
+	{"a standby of another lease", with(lease(LeaseStandby), behind(0, 10), epoch(6)), StateStoreMigrated, ErrStateStoreClosed},
+	{"a standby on a node that stops", with(lease(LeaseStandby), behind(0, 10), node(lifecycle.NodePendingShutdown)), StreamThreadNotRunning, nil},
+	{"about the group, known", with(lease(LeaseNone), noThread, group(true)), 0, nil},
+	{"about the group, not known", with(lease(LeaseNone), noThread, group(false)), MetadataUnavailable, nil},
+	{"about the group, rebalancing", with(inRebalance, lease(LeaseNone), group(false)), MetadataUnavailable, nil},
+	{"about the group, no such partition", with(partition(4), group(true)), PartitionNotInStore, nil},
+	{"about the group, stopped", with(node(lifecycle.NodeNotRunning), group(true)), StreamThreadNotRunning, nil},
+}
+
 // The design's table and the matrix of facts about Kafka Streams, as cases. Kind 0 means that the store answers.
 func TestDecideByTheDesign(t *testing.T) {
-	rebalancing := all(node(lifecycle.NodeRebalancing), thr(lifecycle.ThreadRebalancing))
-	for _, c := range []struct {
-		name string
-		s    Situation
-		want Kind
-		wrap error
-	}{
-		{"serves", with(), 0, nil},
-		{"serves a View", with(epoch(7)), 0, nil},
-		{"one rebalancing thread hides no healthy partition", with(node(lifecycle.NodeRebalancing)), 0, nil},
-		{"it does under RequireRunning", with(node(lifecycle.NodeRebalancing), strict), StreamThreadRebalancing, nil},
-		{"RequireRunning on a running node", with(strict), 0, nil},
-		{"a task that stays answers during a rebalance", with(rebalancing), 0, nil},
-		{"unknown wins in CREATED", with(node(lifecycle.NodeCreated), noThread, undeclared), UnknownStateStore, nil},
-		{"unknown wins in ERROR", with(node(lifecycle.NodeError), undeclared), UnknownStateStore, nil},
-		{"type mismatch wins in CREATED", with(node(lifecycle.NodeCreated), mistake(StateStoreTypeMismatch)), StateStoreTypeMismatch, nil},
-		{"invalid query", with(mistake(InvalidQuery)), InvalidQuery, nil},
-		{"iterator closed", with(mistake(IteratorClosed)), IteratorClosed, nil},
-		{"no such partition", with(partition(4)), PartitionNotInStore, nil},
-		{"negative partition", with(partition(-1)), PartitionNotInStore, nil},
-		{"no such partition, after the end", with(partition(4), node(lifecycle.NodeNotRunning)), PartitionNotInStore, nil},
-		{"partition of an unknown count", with(partition(9), unknownCount, node(lifecycle.NodeCreated), noThread, lease(LeaseNone)), StreamThreadNotStarted, nil},
-		{"acquire while stopping", with(node(lifecycle.NodePendingShutdown)), StreamThreadNotRunning, nil},
-		{"acquire after the stop", with(node(lifecycle.NodeNotRunning), lease(LeaseRevoked)), StreamThreadNotRunning, nil},
-		{"acquire in PENDING_ERROR", with(node(lifecycle.NodePendingError)), StreamThreadNotRunning, nil},
-		{"acquire in ERROR", with(node(lifecycle.NodeError)), StreamThreadNotRunning, nil},
-		{"View while stopping", with(node(lifecycle.NodePendingShutdown), epoch(7)), StateStoreNotAvailable, ErrStateStoreClosed},
-		{"scan of a partition never here, after the stop", with(node(lifecycle.NodeNotRunning), held, lease(LeaseNone)), StateStoreNotAvailable, ErrEmptyStateStore},
-		{"the partition's thread is in ERROR", with(thr(lifecycle.ThreadError)), StreamThreadNotRunning, nil},
-		{"created", with(node(lifecycle.NodeCreated), noThread, lease(LeaseNone)), StreamThreadNotStarted, nil},
-		{"an old View on a new node", with(node(lifecycle.NodeCreated), noThread, lease(LeaseNone), epoch(7)), StreamThreadNotStarted, ErrStateStoreClosed},
-		{"elsewhere, no View", with(lease(LeaseNone), noThread, elsewhere), InvalidStateStorePartition, nil},
-		{"all threads run and none has it", with(lease(LeaseNone), noThread), InvalidStateStorePartition, nil},
-		{"moved under a View", with(lease(LeaseRevoked), epoch(7), elsewhere), StateStoreMigrated, ErrStateStoreClosed},
-		{"moved under a scan that has not reached it", with(lease(LeaseNone), noThread, held, elsewhere), StateStoreMigrated, ErrEmptyStateStore},
-		{"opened anew under a View", with(epoch(6)), StateStoreMigrated, ErrStateStoreClosed},
-		{"being opened anew under a View", with(rebalancing, lease(LeaseOpening), epoch(6)), StateStoreMigrated, ErrStateStoreClosed},
-		{"restarting", with(rebalancing, lease(LeaseRevoked)), StreamThreadRebalancing, nil},
-		{"a question that waited when the incarnation ended", with(rebalancing, lease(LeaseRevoked), held), StreamThreadRebalancing, nil},
-		{"opening", with(rebalancing, lease(LeaseOpening)), StreamThreadRebalancing, nil},
-		{"restoring", with(rebalancing, lease(LeaseRestoring)), StreamThreadRebalancing, nil},
-		{"restoring wins over an older view of the group", with(rebalancing, lease(LeaseRestoring), elsewhere), StreamThreadRebalancing, nil},
-		{"replaying under a thread that runs", with(lease(LeaseRestoring)), StreamThreadRebalancing, nil},
-		{"not known yet", with(node(lifecycle.NodeRebalancing), noThread, lease(LeaseNone)), StreamThreadRebalancing, nil},
-		{"given up by a thread that runs, no owner known", with(node(lifecycle.NodeRebalancing), lease(LeaseRevoked)), StreamThreadRebalancing, nil},
-		{"the thread ends alone, no owner known", with(thr(lifecycle.ThreadPendingShutdown)), StreamThreadRebalancing, nil},
-		{"the thread ends alone, an owner is known", with(thr(lifecycle.ThreadNotRunning), elsewhere, held), StateStoreMigrated, ErrStateStoreClosed},
-		{"no view of the group", with(lease(LeaseNone), noThread, unknownCount), MetadataUnavailable, nil},
-		{"engine failed", with(lease(LeaseFailed)), StoreFailure, nil},
-		{"engine failed, restarting", with(rebalancing, lease(LeaseFailed)), StreamThreadRebalancing, nil},
-		{"overloaded", with(full), Overloaded, nil},
-		{"late", with(late), DeadlineExceeded, nil},
-		{"overloaded and moved", with(full, epoch(6)), StateStoreMigrated, ErrStateStoreClosed},
-		{"a key whose partition is elsewhere", with(lease(LeaseNone), noThread, elsewhere, derived), StateStoreMigrated, ErrEmptyStateStore},
-		{"a key whose partition was here", with(lease(LeaseRevoked), derived), StateStoreMigrated, ErrStateStoreClosed},
-		{"a standby, active only", with(lease(LeaseStandby), elsewhere), InvalidStateStorePartition, nil},
-		{"a standby within the lag", with(lease(LeaseStandby), elsewhere, behind(10, 10)), 0, nil},
-		{"a standby beyond the lag", with(lease(LeaseStandby), elsewhere, behind(11, 10)), InvalidStateStorePartition, nil},
-		{"a standby of another lease", with(lease(LeaseStandby), behind(0, 10), epoch(6)), StateStoreMigrated, ErrStateStoreClosed},
-		{"a standby on a node that stops", with(lease(LeaseStandby), behind(0, 10), node(lifecycle.NodePendingShutdown)), StreamThreadNotRunning, nil},
-		{"about the group, known", with(lease(LeaseNone), noThread, group(true)), 0, nil},
-		{"about the group, not known", with(lease(LeaseNone), noThread, group(false)), MetadataUnavailable, nil},
-		{"about the group, rebalancing", with(rebalancing, lease(LeaseNone), group(false)), MetadataUnavailable, nil},
-		{"about the group, no such partition", with(partition(4), group(true)), PartitionNotInStore, nil},
-		{"about the group, stopped", with(node(lifecycle.NodeNotRunning), group(true)), StreamThreadNotRunning, nil},
-	} {
+	for _, c := range decisions {
 		kind, serve := Decide(c.s)
 		if kind != c.want || serve != (c.want == 0) {
 			t.Errorf("%s: %v, serve %v; want %v", c.name, kind, serve, c.want)
