@@ -162,8 +162,8 @@ type Fenced struct {
 	Err   *Error
 }
 
-// ConnectionChanged is an event: a role ("group", "fetch", "produce") lost its broker or found it again. Outages never
-// end a node; they show.
+// ConnectionChanged is an event: a role ("group", "fetch", "produce", "transaction") has no broker that answers, or has one
+// again. Outages never end a node; they show.
 type ConnectionChanged struct {
 	Role string
 	Up   bool
