@@ -68,3 +68,9 @@ demo-check:
 CYCLES ?= 5
 chaos:
 	$(GO) run ./internal/chaos -cycles $(CYCLES) $(if $(SEED),-seed $(SEED)) $(if $(FILE),-file $(FILE)) $(CHAOS_FLAGS)
+
+# Asks three nodes on real Kafka while partitions move and a node dies, and checks every answer; needs Java 17 and Maven.
+.PHONY: storm
+DURATION ?= 20s
+storm:
+	$(GO) run ./internal/storm -duration $(DURATION) $(STORM_FLAGS)

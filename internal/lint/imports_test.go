@@ -55,6 +55,7 @@ var rules = []rule{
 	{room: "internal/chaos/oracle"},
 	{room: "internal/chaos/wire", ours: []string{"record"}, theirs: []string{"sarama"}},
 	{room: "internal/chaos", ours: []string{"*", "internal/realkafka"}, theirs: []string{"sarama"}},
+	{room: "internal/storm", ours: []string{"*", "internal/realkafka", "internal/chaos/wire"}},
 	{room: "internal/lint"},
 	{room: ".", ours: []string{"*"}, theirs: []string{"protoactor"}},
 }

@@ -1,0 +1,24 @@
+// Storm asks three nodes on real Kafka as many questions as the machine holds, while a rebalance is forced again and again
+// and, near the end, one of the nodes is killed (kill -9).
+//
+//	make storm DURATION=10m
+//	go run ./internal/storm -duration 1m -clients 64
+//
+// The nodes are children of this process that run the same binary: a count of records by key. A feeder, the only writer of
+// each input partition, knows which key is at which offset, so what a key's count is at each position. Each client is a
+// goroutine that asks one question at a time, for a key by chance, of query.Nodes over the three: most by the messages of
+// querypb in HTTP requests, whose replies carry a position, some by the node's own HTTP handler, whose answers do not yet.
+//
+// Every answer is checked:
+//
+//   - it is a value or a typed failure: anything else, such as a connection that a living node cuts, is untyped;
+//   - it comes at most 50 ms after its deadline, or it is late. What this process itself stood still in that time, as a
+//     clock of its own measures, is not counted;
+//   - a value is what the feeder's history says for the position that it reports, and no client sees the position of a
+//     partition go back; else it is a lie. Without a position, the count of a key must never fall, nor be above what was
+//     ever written.
+//
+// Outside the 15 s after each fault at least 99 % must be values, at most 1 % Overloaded and 0.1 % DeadlineExceeded. A run
+// prints one line of figures and exits with 1 if any of this does not hold, if it was asked less often than -least, or if no
+// question met a rebalance, since then nothing was tried.
+package main
