@@ -37,6 +37,7 @@ var rules = []rule{
 	{room: "topology", ours: []string{"record"}},
 	{room: "task", ours: []string{"record", "topology", "lifecycle", "broker"}},
 	{room: "query/router", ours: []string{"query", "record", "lifecycle", "actors"}, theirs: []string{"protoactor"}},
+	{room: "query/remote", ours: []string{"query", "record", "lifecycle", "actors"}, theirs: []string{"protoactor"}},
 	{room: "query/httpapi", ours: []string{"query", "record", "lifecycle", "actors"}},
 	{room: "query", ours: []string{"record", "lifecycle"}},
 	{room: "actors", ours: []string{"lifecycle"}, theirs: []string{"protoactor"}},

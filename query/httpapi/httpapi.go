@@ -44,6 +44,7 @@ func Handler(n Node, stores []Store) http.Handler {
 	mux.HandleFunc("GET /stores/{store}/keys/{key...}", h.get)
 	mux.HandleFunc("GET /stores/{store}/all", h.all)
 	mux.HandleFunc("GET /stores/{store}/range", h.between)
+	mux.HandleFunc("POST /ask/{message}", h.ask)
 	return mux
 }
 
