@@ -18,6 +18,7 @@ import (
 	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/query/httpapi"
 	"github.com/millrace-io/millrace/query/querypb"
+	"github.com/millrace-io/millrace/query/remote"
 	"github.com/millrace-io/millrace/query/router"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/store"
@@ -58,10 +59,12 @@ type Node struct {
 	// producers counts those that were created; tree is nil until there is one.
 	producers atomic.Int64
 	tree      atomic.Pointer[tree]
+	// listener is the address for other processes; nil without WithRemote.
+	listener *remote.Listener
 }
 
-// New checks the application id, the options and the topology, and prepares the actors that answer queries. It starts
-// nothing and reaches no broker. Its error joins every *OptionError.
+// New checks the application id, the options and the topology, and prepares the actors that answer queries. It reaches
+// no broker and starts nothing, but for the listening of WithRemote. Its error joins every *OptionError.
 func New(appID string, t *topology.Topology, opts ...Option) (*Node, error) {
 	o := defaults()
 	for _, opt := range opts {
@@ -78,12 +81,18 @@ func New(appID string, t *topology.Topology, opts ...Option) (*Node, error) {
 	if n.system == nil {
 		n.system = actors.NewSystem(o.logger)
 	}
-	n.router = router.New(n.system, appID, router.Options{Endpoint: o.endpoint})
+	if err := n.bind(); err != nil {
+		return nil, err
+	}
+	n.router = router.New(n.system, appID, router.Options{Endpoint: n.opts.endpoint})
 	n.router.Declare(storeInfos(n.topology))
 	n.status = newStatus(appID, n.router.Node)
 	n.router.Node(lifecycle.NodeCreated)
 	n.states = newStates(n)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
+	if err := n.serve(); err != nil {
+		return nil, err
+	}
 	return n, nil
 }
 
@@ -104,6 +113,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return ErrAlreadyRun
 	}
 	n.result = n.run(ctx)
+	n.unbind()
 	close(n.stopped)
 	return n.result
 }
@@ -138,6 +148,7 @@ func (n *Node) Shutdown(ctx context.Context, opts ...ShutdownOption) error {
 		n.status.become(lifecycle.NodePendingShutdown, nil)
 		n.status.become(lifecycle.NodeNotRunning, nil)
 		n.cancel()
+		n.unbind()
 		close(n.stopped)
 		return nil
 	}
@@ -170,13 +181,6 @@ func (n *Node) Watch(ctx context.Context) iter.Seq[StateChange] { return n.statu
 
 // ActorSystem is the system that the node's actors live in.
 func (n *Node) ActorSystem() *actor.ActorSystem { return n.system }
-
-// StorePID is where questions about one partition of a store go: any actor may send it the messages of package querypb
-// and gets a *querypb.Reply, a value or a typed failure, in every state of the node and for names and partitions that
-// do not exist too.
-func (n *Node) StorePID(store string, partition int32) *actor.PID {
-	return n.router.PID(store, partition)
-}
 
 // Ask implements query.Client.
 func (n *Node) Ask(ctx context.Context, q query.Question) (*querypb.Reply, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/millrace-io/millrace/actors"
+	"github.com/millrace-io/millrace/query/remote"
 )
 
 // Option changes one setting of a Node.
@@ -77,6 +78,8 @@ type options struct {
 	recordBytes    int
 	mechanism      string
 	user, password string
+	remoteAddr     string
+	remote         []remote.Option
 }
 
 func defaults() options {
@@ -224,6 +227,9 @@ func (o *options) validate(app string) error {
 	case "", "none", "gzip", "snappy", "lz4", "zstd":
 	default:
 		bad("WithCompression", "%q is not one of none, gzip, snappy, lz4, zstd", o.compression)
+	}
+	if problem := o.checkRemote(); problem != "" {
+		bad("WithRemote", "%s", problem)
 	}
 	if o.stateDir == "" {
 		o.stateDir = filepath.Join(os.TempDir(), "millrace-"+app)

@@ -36,7 +36,7 @@ var messages = func() map[string]func() query.Question {
 func (h *handler) ask(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), query.MaxWait)
 	defer cancel()
-	make, ok := messages[r.PathValue("message")]
+	fresh, ok := messages[r.PathValue("message")]
 	if !ok {
 		fail(w, query.Invalid("", query.NoPartition, "there is no question of that name: use a message of querypb, such as Get"))
 		return
@@ -46,7 +46,7 @@ func (h *handler) ask(w http.ResponseWriter, r *http.Request) {
 		fail(w, f)
 		return
 	}
-	q := make()
+	q := fresh()
 	if proto.Unmarshal(body, q) != nil {
 		fail(w, query.Invalid("", query.NoPartition, "the body is not a message of that name"))
 		return
@@ -56,7 +56,7 @@ func (h *handler) ask(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		f := query.New(query.StoreFailure, q.GetAbout().GetStore(), q.GetAbout().GetPartition())
 		errors.As(err, &f)
-		reply, status = query.ToReply(f), statusOf(f)
+		reply, status = query.ToReply(f), Status(f.Kind)
 	}
 	encoded, err := proto.Marshal(reply)
 	if err != nil {

@@ -3,9 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/millrace-io/millrace/lifecycle"
@@ -38,14 +36,10 @@ func Handler(n Node, stores []Store) http.Handler {
 	for _, s := range stores {
 		h.byName[s.Name] = s
 	}
-	mux.HandleFunc("GET /livez", h.live)
-	mux.HandleFunc("GET /readyz", h.ready)
-	mux.HandleFunc("GET /stores", h.list)
-	mux.HandleFunc("GET /stores/{store}/keys/{key...}", h.get)
-	mux.HandleFunc("GET /stores/{store}/all", h.all)
-	mux.HandleFunc("GET /stores/{store}/range", h.between)
-	mux.HandleFunc("POST /ask/{message}", h.ask)
-	return mux
+	for _, r := range routes {
+		mux.HandleFunc(r.method+" "+r.path, r.serve(h))
+	}
+	return problems(mux, make(chan struct{}, MaxInFlight))
 }
 
 type handler struct {
@@ -62,54 +56,41 @@ func write(w http.ResponseWriter, status int, contentType string, body any) {
 	_ = e.Encode(body)     // the client has gone: nobody to tell
 }
 
-type health struct {
-	State   string         `json:"state"`
-	Threads []threadHealth `json:"threads"`
-}
-
-type threadHealth struct {
-	Name  string `json:"name"`
-	State string `json:"state"`
-	Epoch uint64 `json:"epoch"`
-	Cause string `json:"cause,omitempty"`
-}
-
-func (h *handler) health() health {
-	out := health{State: h.node.State().String(), Threads: []threadHealth{}}
-	for _, t := range h.node.Threads() {
-		th := threadHealth{Name: t.Name, State: t.State.String(), Epoch: t.Epoch}
-		if t.Cause != nil {
-			th.Cause = t.Cause.Error()
-		}
-		out.Threads = append(out.Threads, th)
+// store finds the store that the path names, or answers that there is none.
+func (h *handler) store(w http.ResponseWriter, r *http.Request) (Store, bool) {
+	s, ok := h.byName[r.PathValue("store")]
+	if !ok {
+		fail(w, query.New(query.UnknownStateStore, r.PathValue("store"), query.NoPartition))
 	}
-	return out
+	return s, ok
 }
 
-func (h *handler) live(w http.ResponseWriter, _ *http.Request) {
-	status := http.StatusOK
-	if s := h.node.State(); s == lifecycle.NodePendingError || s == lifecycle.NodeError {
-		status = http.StatusServiceUnavailable
-	}
-	write(w, status, "application/json", h.health())
-}
-
-func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {
-	status := http.StatusServiceUnavailable
-	if h.node.State() == lifecycle.NodeRunning {
-		status = http.StatusOK
-	}
-	write(w, status, "application/json", h.health())
-}
-
-func (h *handler) list(w http.ResponseWriter, _ *http.Request) {
+// list tells what is known of the stores in every state of the node.
+func (h *handler) list(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	defer cancel()
 	type entry struct {
-		Name string `json:"name"`
-		Kind string `json:"kind"`
+		Name       string `json:"name"`
+		Kind       string `json:"kind"`
+		KeyCodec   string `json:"key_codec,omitempty"`
+		ValueCodec string `json:"value_codec,omitempty"`
+		// Partitions is left out while the count is not known.
+		Partitions int32 `json:"partitions,omitempty"`
+	}
+	infos, err := query.Stores(ctx, h.node)
+	if err != nil {
+		fail(w, err)
+		return
 	}
 	out := []entry{}
 	for _, s := range h.stores {
-		out = append(out, entry{s.Name, s.Kind})
+		e := entry{Name: s.Name, Kind: s.Kind}
+		for _, info := range infos {
+			if info.Name == s.Name {
+				e.KeyCodec, e.ValueCodec, e.Partitions = info.KeyCodec, info.ValueCodec, info.Partitions
+			}
+		}
+		out = append(out, e)
 	}
 	write(w, http.StatusOK, "application/json", out)
 }
@@ -128,9 +109,8 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	name, text := r.PathValue("store"), r.PathValue("key")
-	store, ok := h.byName[name]
+	store, ok := h.store(w, r)
 	if !ok {
-		fail(w, query.New(query.UnknownStateStore, name, query.NoPartition))
 		return
 	}
 	key, err := store.ParseKey(text)
@@ -162,43 +142,4 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) {
 	}
 	out.Found, out.Value, out.Timestamp = true, &formatted, v.GetTimestamp()
 	write(w, http.StatusOK, "application/json", out)
-}
-
-// problem is a failure as RFC 9457 has it.
-type problem struct {
-	Type       string `json:"type"`
-	Title      string `json:"title"`
-	Status     int    `json:"status"`
-	Detail     string `json:"detail"`
-	Retry      string `json:"retry"`
-	RetryAfter int64  `json:"retry_after_ms,omitempty"`
-	Owner      string `json:"owner,omitempty"`
-}
-
-func fail(w http.ResponseWriter, err error) {
-	f := &query.Failure{}
-	if !errors.As(err, &f) {
-		f = query.New(query.StoreFailure, "", query.NoPartition)
-	}
-	status := statusOf(f)
-	if status == http.StatusServiceUnavailable && f.Retry == query.Here {
-		w.Header().Set("Retry-After", strconv.Itoa(max(1, int(f.RetryAfter.Seconds()))))
-	}
-	write(w, status, "application/problem+json", problem{
-		Type: "urn:millrace:failure:" + f.Kind.String(), Title: f.Kind.String(), Status: status, Detail: f.Error(),
-		Retry: f.Retry.String(), RetryAfter: f.RetryAfter.Milliseconds(), Owner: f.Owner,
-	})
-}
-
-func statusOf(f *query.Failure) int {
-	switch f.Retry {
-	case query.Rediscover:
-		return http.StatusMisdirectedRequest
-	case query.Never:
-		if f.Kind == query.UnknownStateStore || f.Kind == query.PartitionNotInStore {
-			return http.StatusNotFound
-		}
-		return http.StatusBadRequest
-	}
-	return http.StatusServiceUnavailable
 }

@@ -30,7 +30,12 @@ func (f *fake) Ask(_ context.Context, q query.Question) (*querypb.Reply, error) 
 	if f.failure != nil {
 		return nil, f.failure
 	}
-	f.key = q.(*querypb.Get).Key
+	switch q := q.(type) {
+	case *querypb.ListStores:
+		return &querypb.Reply{Answer: &querypb.Reply_Stores{Stores: &querypb.StoreList{Stores: []*querypb.Store{{Name: "counts", Kind: "key-value", Partitions: 4}}}}}, nil
+	case *querypb.Get:
+		f.key = q.Key
+	}
 	return &querypb.Reply{Answer: &querypb.Reply_Value{Value: f.value}}, nil
 }
 
@@ -54,7 +59,9 @@ var words = httpapi.Store{
 func call(t *testing.T, f *fake, method, path string) (*httptest.ResponseRecorder, map[string]any) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	httpapi.Handler(f, []httpapi.Store{words}).ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	r := httptest.NewRequest(method, path, nil)
+	r.RemoteAddr = "127.0.0.1:1234"
+	httpapi.Handler(f, []httpapi.Store{words}).ServeHTTP(w, r)
 	var body map[string]any
 	if strings.Contains(w.Header().Get("Content-Type"), "json") && strings.HasPrefix(w.Body.String(), "{") {
 		if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
@@ -103,14 +110,10 @@ func TestKeysTravelAsText(t *testing.T) {
 
 // Every kind has a status, and a document that says what to do.
 func TestEveryFailureIsAProblemDocument(t *testing.T) {
-	status := map[query.RetryClass]int{query.Here: 503, query.Elsewhere: 503, query.Rediscover: 421, query.Never: 400}
 	for _, k := range query.Kinds() {
 		failure := query.New(k, "counts", 2)
 		failure.Owner, failure.Cause = "there:1", errors.New("/var/lib/secret")
-		want := status[failure.Retry]
-		if k == query.UnknownStateStore || k == query.PartitionNotInStore {
-			want = http.StatusNotFound
-		}
+		want := httpapi.Status(k)
 		w, body := call(t, &fake{failure: failure}, "GET", "/stores/counts/keys/the")
 		if w.Code != want || body["status"] != float64(want) || body["retry"] != failure.Retry.String() || body["owner"] != "there:1" ||
 			body["type"] != "urn:millrace:failure:"+k.String() || w.Header().Get("Content-Type") != "application/problem+json" {

@@ -39,8 +39,10 @@ type page struct {
 // scan is one request for a page.
 type scan struct {
 	store      Store
-	from, to   []byte // nil is open; both are included
+	from, to   []byte // nil is open; from is included
+	through    bool   // to is too
 	limit      int
+	bytes      int
 	at         mark
 	partitions int32
 }
@@ -89,19 +91,22 @@ func parseMark(text string) (m mark, err error) {
 	return m, nil
 }
 
-// all and between serve the two kinds of scan; their difference is the bounds.
+// all, between and prefix serve the three kinds of scan; their difference is the bounds.
 func (h *handler) all(w http.ResponseWriter, r *http.Request) { h.scan(w, r, "limit", "resume") }
 
 func (h *handler) between(w http.ResponseWriter, r *http.Request) {
 	h.scan(w, r, "from", "to", "limit", "resume")
 }
 
+func (h *handler) prefix(w http.ResponseWriter, r *http.Request) {
+	h.scan(w, r, "prefix", "limit", "resume")
+}
+
 func (h *handler) scan(w http.ResponseWriter, r *http.Request, known ...string) {
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	store, ok := h.byName[r.PathValue("store")]
+	store, ok := h.store(w, r)
 	if !ok {
-		fail(w, query.New(query.UnknownStateStore, r.PathValue("store"), query.NoPartition))
 		return
 	}
 	s, err := parseScan(store, r.URL, known)
@@ -126,8 +131,8 @@ func (h *handler) scan(w http.ResponseWriter, r *http.Request, known ...string) 
 	write(w, http.StatusOK, "application/json", out)
 }
 
-// parseScan reads the query part of a URL. A name that is not known is an error: a misspelt bound would be an open one.
-func parseScan(store Store, u *url.URL, known []string) (*scan, error) {
+// parameters reads the query part of a URL. A name that is not known is an error: a misspelt bound would be an open one.
+func parameters(u *url.URL, known ...string) (url.Values, error) {
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return nil, fmt.Errorf("the query part of the URL cannot be read: %w", err)
@@ -137,14 +142,29 @@ func parseScan(store Store, u *url.URL, known []string) (*scan, error) {
 			return nil, fmt.Errorf("there is no parameter %q: use %v", name, known)
 		}
 	}
+	return values, nil
+}
+
+func parseScan(store Store, u *url.URL, known []string) (*scan, error) {
+	values, err := parameters(u, known...)
+	if err != nil {
+		return nil, err
+	}
 	s := &scan{store: store, limit: defaultLimit}
-	for name, bound := range map[string]*[]byte{"from": &s.from, "to": &s.to} {
+	var prefix []byte
+	for name, bound := range map[string]*[]byte{"from": &s.from, "to": &s.to, "prefix": &prefix} {
 		if !values.Has(name) {
 			continue
 		}
 		if *bound, err = store.ParseKey(values.Get(name)); err != nil {
 			return nil, fmt.Errorf("%s is no key of this store: %w", name, err)
 		}
+	}
+	s.through = s.to != nil
+	if values.Has("prefix") {
+		s.from, s.to = prefix, query.PrefixEnd(prefix)
+	} else if slices.Contains(known, "prefix") {
+		return nil, errors.New("it needs a prefix: use all for every key")
 	}
 	if text := values.Get("limit"); values.Has("limit") {
 		if s.limit, err = strconv.Atoi(text); err != nil || s.limit < 1 || s.limit > maxLimit {
@@ -162,7 +182,7 @@ func parseScan(store Store, u *url.URL, known []string) (*scan, error) {
 func (h *handler) read(ctx context.Context, s *scan) (out page, more bool, err error) {
 	out.Entries = []entry{}
 	for s.at.partition < s.partitions {
-		if len(out.Entries) == s.limit {
+		if len(out.Entries) == s.limit || s.bytes >= MaxAnswerBytes {
 			return out, true, nil
 		}
 		end, err := h.readPartition(ctx, s, &out)
@@ -186,7 +206,7 @@ func (h *handler) readPartition(ctx context.Context, s *scan, out *page) (end bo
 	if deadline, ok := ctx.Deadline(); ok {
 		about.DeadlineMs = deadline.UnixMilli()
 	}
-	reply, err := h.node.Ask(ctx, &querypb.Range{About: about, From: s.from, To: s.to, ToInclusive: s.to != nil,
+	reply, err := h.node.Ask(ctx, &querypb.Range{About: about, From: s.from, To: s.to, ToInclusive: s.through,
 		LimitEntries: int32(s.limit - len(out.Entries)), Resume: s.at.last})
 	if err != nil {
 		return false, err
@@ -201,6 +221,7 @@ func (h *handler) readPartition(ctx context.Context, s *scan, out *page) (end bo
 			return false, query.New(query.StoreFailure, s.store.Name, p)
 		}
 		out.Entries = append(out.Entries, formatted)
+		s.bytes += len(e.Key) + len(e.Value)
 		s.at.last = present(e.Key)
 	}
 	s.at.begun, s.at.epoch = true, reply.GetEpoch()

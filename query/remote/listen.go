@@ -74,7 +74,8 @@ func (l *Listener) Address() string { return l.address }
 // Refusals counts what was not let in.
 func (l *Listener) Refusals() *Refusals { return &l.refusals }
 
-// ErrHasAddress is for an actor system that another remoting serves: a system has one address.
+// ErrHasAddress is for an actor system that another remoting has served: a system has one address for life. A later
+// Listener at the same address may have it.
 var ErrHasAddress = errors.New("remote: the actor system has an address already")
 
 // noAddress is the address of an actor system without remoting.
@@ -83,7 +84,7 @@ const noAddress = "nonhost"
 // Serve begins to answer, once. The actor system gets this address, so nobody else may use the system before it returns: the
 // library keeps the address without a lock. PIDs that were made before stay valid inside the process, but not outside.
 func (l *Listener) Serve(n Node) error {
-	if n.System.ProcessRegistry.Address != noAddress {
+	if has := n.System.ProcessRegistry.Address; has != noAddress && has != l.address {
 		return ErrHasAddress
 	}
 	l.node = n

@@ -36,7 +36,13 @@ func newOutward(l *Listener) *outward {
 	return o
 }
 
-func (o *outward) resolve(pid *actor.PID) (actor.Process, bool) { return &elsewhere{o}, true }
+// resolve is the actor system's way to PIDs with another address, until the listener closes: a later one of the same
+// system comes after it.
+func (o *outward) resolve(*actor.PID) (actor.Process, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return &elsewhere{o}, !o.closed
+}
 
 // elsewhere is every actor of other processes.
 type elsewhere struct{ o *outward }

@@ -1,0 +1,54 @@
+package httpapi
+
+import (
+	"net"
+	"net/http"
+
+	"github.com/millrace-io/millrace/lifecycle"
+)
+
+type health struct {
+	State   string         `json:"state"`
+	Threads []threadHealth `json:"threads"`
+}
+
+type threadHealth struct {
+	Name  string `json:"name"`
+	State string `json:"state"`
+	Epoch uint64 `json:"epoch"`
+	Cause string `json:"cause,omitempty"`
+}
+
+// health tells causes on this machine only: their text may hold paths and addresses of it.
+func (h *handler) health(r *http.Request) health {
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	here := net.ParseIP(host).IsLoopback()
+	out := health{State: h.node.State().String(), Threads: []threadHealth{}}
+	for _, t := range h.node.Threads() {
+		th := threadHealth{Name: t.Name, State: t.State.String(), Epoch: t.Epoch}
+		switch {
+		case t.Cause != nil && here:
+			th.Cause = t.Cause.Error()
+		case t.Cause != nil:
+			th.Cause = "it has failed; the node's log says why"
+		}
+		out.Threads = append(out.Threads, th)
+	}
+	return out
+}
+
+func (h *handler) live(w http.ResponseWriter, r *http.Request) {
+	status := http.StatusOK
+	if s := h.node.State(); s == lifecycle.NodePendingError || s == lifecycle.NodeError {
+		status = http.StatusServiceUnavailable
+	}
+	write(w, status, "application/json", h.health(r))
+}
+
+func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
+	status := http.StatusServiceUnavailable
+	if h.node.State() == lifecycle.NodeRunning {
+		status = http.StatusOK
+	}
+	write(w, status, "application/json", h.health(r))
+}
