@@ -75,7 +75,7 @@ func parseTarget(app, id string) (t target, ok bool) {
 		return t, false
 	}
 	n, err := strconv.ParseInt(rest[slash+1:], 10, 32)
-	if err != nil || gateID(app, rest[1:slash], int32(n)) != id {
+	if err != nil || strings.Contains(rest[1:slash], "/") || gateID(app, rest[1:slash], int32(n)) != id {
 		return t, false
 	}
 	return target{rest[1:slash], int32(n)}, true

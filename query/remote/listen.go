@@ -181,3 +181,6 @@ var _ wire.RemotingServer = (*remoting)(nil)
 func (r *remoting) Receive(stream wire.Remoting_ReceiveServer) error {
 	return newPeer(r.l, stream).serve()
 }
+
+// Kept is how many bytes of questions and answers are kept for all peers now.
+func (l *Listener) Kept() int64 { return l.bytes.Load() }
