@@ -3,6 +3,7 @@ package kafka
 import (
 	"bytes"
 	"time"
+	"unsafe"
 
 	"github.com/IBM/sarama"
 
@@ -16,10 +17,11 @@ type batch struct {
 	records []sarama.Record
 	arena   []byte
 	refs    []*sarama.Record
-	bytes   int
-	first   int64
-	last    int64
-	born    time.Time
+	// bytes is about what it takes on the wire, memory what it takes here.
+	bytes, memory int
+	first         int64
+	last          int64
+	born          time.Time
 }
 
 func (p *Producer) newBatch(tp record.TopicPartition, interval uint64) *batch {
@@ -43,7 +45,7 @@ func (p *Producer) reuse() *batch {
 
 // release gives a batch back. A few are kept: enough to go round, not what a burst needed.
 func (p *Producer) release(b *batch) {
-	p.buffered.Add(-int64(b.bytes))
+	p.buffered.Add(-int64(b.memory))
 	p.freeMu.Lock()
 	defer p.freeMu.Unlock()
 	if len(p.free) < 32 {
@@ -51,6 +53,11 @@ func (p *Producer) release(b *batch) {
 		p.free = append(p.free, b)
 	}
 }
+
+// frameBytes is what a record costs besides its bytes: the client library's frame, the reference to it, and half as much
+// again for slices that grow. Most records are smaller than that, so a limit that left it out would be several times what
+// it says.
+const frameBytes = int(unsafe.Sizeof(sarama.Record{}))*3/2 + 8
 
 func (b *batch) add(r *record.Raw, size int) {
 	if len(b.records) == 0 {
@@ -66,6 +73,7 @@ func (b *batch) add(r *record.Raw, size int) {
 	}
 	b.records = append(b.records, s)
 	b.bytes += size
+	b.memory += size + frameBytes
 	b.Records++
 }
 
@@ -120,6 +128,7 @@ func (p *Producer) part(b *batch, from, to int, without map[int]bool) *batch {
 		size := recordSize(&raw)
 		n.add(&raw, size)
 		b.bytes -= size
+		b.memory -= size + frameBytes
 	}
 	return n
 }

@@ -36,6 +36,9 @@ type ProducerConfig struct {
 }
 
 func (c *ProducerConfig) fill() error {
+	if err := c.Config.validate(); err != nil {
+		return err
+	}
 	set := func(d *time.Duration, v time.Duration) {
 		if *d <= 0 {
 			*d = v
@@ -125,7 +128,7 @@ func (p *Producer) Append(tp record.TopicPartition, r *record.Raw) error {
 		b = p.begin(l)
 	}
 	b.add(r, size)
-	p.buffered.Add(int64(size))
+	p.buffered.Add(int64(size + frameBytes))
 	return nil
 }
 
@@ -176,7 +179,7 @@ func (p *Producer) Tick(now time.Time) (next time.Time) {
 	return next
 }
 
-// Buffered is what was appended and not acknowledged, in bytes.
+// Buffered is what was appended and not acknowledged, in bytes of memory.
 func (p *Producer) Buffered() int64 { return p.buffered.Load() }
 
 // Flush ends the interval and sends everything of it. Exactly one broker.Flushed with the token follows, when all of it is
@@ -216,7 +219,7 @@ func (p *Producer) Amend(token uint64, records []broker.Outgoing) {
 			batches[to] = b
 		}
 		b.add(r, size)
-		p.buffered.Add(int64(size))
+		p.buffered.Add(int64(size + frameBytes))
 	}
 	for _, b := range batches {
 		p.sender.put(b)
