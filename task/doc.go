@@ -32,5 +32,9 @@
 // try. Responses counts the answers. Nobody is asked about errors of engines and of the cluster, nor about changelog
 // records.
 //
+// Time. Stream time is the highest timestamp that was taken up, by the topics' timestamp extractors where they have one; it
+// comes back from the offsets' metadata. Windowed aggregations have stream times of their own (StreamTimes), which come back
+// from their stores: State.Time.
+//
 // What is not committed is never in the State, and is in memory only: nothing has to be undone there, in either guarantee.
 package task

@@ -60,6 +60,17 @@ func (h host) Extracted(timestamp int64) {
 	}
 }
 
+// StreamTimes is the status of each windowed aggregation of the task: its stream time, the record that has moved it, and
+// what was late. It is empty while the task does not run.
+func (t *Task) StreamTimes() []topology.StreamTimeStatus {
+	if c, ok := t.chain.(interface {
+		StreamTimes() []topology.StreamTimeStatus
+	}); ok {
+		return c.StreamTimes()
+	}
+	return nil
+}
+
 // WallClock implements topology.Host.
 func (h host) WallClock() int64 { return h.t.wallClock }
 

@@ -24,7 +24,6 @@ type windowTask struct {
 	at        broker.Offsets
 	next      map[int32]int64
 	dropped   map[string]int
-	instance  *topology.Instance
 	changelog record.TopicPartition
 }
 
@@ -48,8 +47,7 @@ func newWindowTask(t *testing.T, store string, partitions int32, wire func(topol
 	cfg := task.Config{
 		Stores: []task.StoreConfig{{Name: store, Changelog: w.changelog}}, State: w.state, Producer: w.out, MaxIdle: -1,
 		Chain: func(h topology.Host) (task.Chain, error) {
-			w.instance, err = top.SubTopologies[0].Instantiate(h)
-			return w.instance, err
+			return top.SubTopologies[0].Instantiate(h)
 		},
 		Dropped: func(reason string) { w.dropped[reason]++ },
 	}
@@ -220,7 +218,7 @@ func TestH11FastClockGoesToTheDeadLetterTopic(t *testing.T) {
 	w = newWindowTask(t, "w", 1, wire(), nil)
 	w.must(w.feed(0, "k", 0, 30_000, 60_000, day))
 	w.must(w.feed(0, "k", honest...))
-	s := w.instance.StreamTimes()[0]
+	s := w.task.StreamTimes()[0]
 	if w.dropped["late record"] != 10 || s.Late != 10 || s.MovedBy != tp("in", 0) || s.Offset != 3 || s.StreamTime != day {
 		t.Errorf("dropped %v, %+v", w.dropped, s)
 	}

@@ -182,7 +182,13 @@ func TestFinalResultsComeOnceWhenTheWindowHasClosed(t *testing.T) {
 				emitted[at], closed[at] = true, r.Value
 			}
 			final.got = nil
-			for at, n := range model.windows() {
+			all := model.windows()
+			for at := range closed {
+				if _, ok := all[at]; !ok {
+					t.Fatalf("at %d, %v is emitted and is no window", now, at)
+				}
+			}
+			for at, n := range all {
 				if got, now_ := closed[at], now >= at.End+delay; now_ && !emitted[at] || got != 0 && (got != n || !now_) {
 					t.Fatalf("at %d, %v has %d, emitted %d, before %v", now, at, n, got, emitted[at])
 				}

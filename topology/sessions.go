@@ -2,6 +2,8 @@ package topology
 
 import (
 	"bytes"
+	"math"
+	"strings"
 
 	"github.com/millrace-io/millrace/record"
 )
@@ -37,14 +39,25 @@ type sessioning[K, V, A any] struct {
 	next  handler[Windowed[K], A]
 	emission
 	closing closing
-	// met are the sessions that the record in process meets, the oldest first.
-	met []met
+	// met are the sessions that the record in process meets, the oldest first; newest is the key's latest one as far as
+	// the search has seen, with an end of -1 for none.
+	met    []met
+	newest bounds
+	// latest is the latest session of keys that came lately. A record at or behind its start can meet no other one: those
+	// before it end more than the gap before it. So records in order cost no search in the store. Only the aggregation
+	// writes its store; should somebody else have taken the session out, it is searched for.
+	latest map[string]*bounds
 }
 
 type met struct {
 	start, end int64
 	cell       *Cell
 }
+
+type bounds struct{ start, end int64 }
+
+// latestMax is how many keys latest holds; it begins anew with more.
+const latestMax = 1 << 16
 
 func aggregateSessions[K, V, A any](s Stream[K, V], name string, w Sessions, store SessionStore[K, A], opts []AggregateOption,
 	add func(record.Record[K, V], A, bool) (A, error), merge func(K, A, A) (A, error)) Stream[Windowed[K], A] {
@@ -56,7 +69,7 @@ func aggregateSessions[K, V, A any](s Stream[K, V], name string, w Sessions, sto
 	n.windows = w.String() + e.String()
 	n.make = func(in *Instance, n *node) any {
 		a := &sessioning[K, V, A]{Session: store.view(nil), timeline: in.timeline(n, store.name, sp, e), add: add, merge: merge,
-			next: outs[Windowed[K], A](in, n), emission: e}
+			next: outs[Windowed[K], A](in, n), emission: e, latest: map[string]*bounds{}}
 		in.parts[n.index].init = func() (err error) {
 			if a.state, err = in.store(store.name); err != nil {
 				return err
@@ -115,18 +128,59 @@ func (a *sessioning[K, V, A]) meet(key K, t, now int64) (err error) {
 	if a.key, err = a.keys.Encode(a.key[:0], key); err != nil {
 		return storeError(a.name, err)
 	}
-	a.met = a.met[:0]
-	r := sessionsOf(bytes.Clone(a.key), max(0, t-a.span.size), t+a.span.size, false)
+	a.met, a.newest = a.met[:0], bounds{end: -1}
+	if l := a.latest[string(a.key)]; l != nil && t >= l.start {
+		if known, err := a.meetLatest(*l, t, now); known || err != nil {
+			return err
+		}
+	}
+	r := sessionsOf(bytes.Clone(a.key), max(0, t-a.span.size), math.MaxInt64, false)
 	for c, err := range a.cells(&r) {
 		if err != nil {
 			return storeOnce(a.name, err)
 		}
 		_, start, end, _ := record.SplitSessionKey(bytesOf(c.Key))
-		if !a.final || !a.span.closed(end, now) {
-			a.met = append(a.met, met{start, end, c})
+		a.newest = bounds{start, end}
+		if start <= t+a.span.size {
+			a.meets(start, end, now, c)
 		}
 	}
 	return nil
+}
+
+func (a *sessioning[K, V, A]) meets(start, end, now int64, c *Cell) {
+	if !a.final || !a.span.closed(end, now) {
+		a.met = append(a.met, met{start, end, c})
+	}
+}
+
+// meetLatest says whether the latest session of the key is all that a record at t can meet.
+func (a *sessioning[K, V, A]) meetLatest(l bounds, t, now int64) (known bool, err error) {
+	if l.end < t-a.span.size {
+		return true, nil
+	}
+	c, err := a.at(l.start, l.end)
+	if err != nil || !c.Present {
+		return false, err
+	}
+	a.meets(l.start, l.end, now, c)
+	return true, nil
+}
+
+// remember keeps the latest session of the key in the scratch buffer, of which [start, end] is a new one.
+func (a *sessioning[K, V, A]) remember(start, end int64) {
+	if a.newest.end <= end {
+		a.newest = bounds{start, end}
+	}
+	if l := a.latest[string(a.key)]; l != nil {
+		*l = a.newest
+		return
+	}
+	if len(a.latest) >= latestMax {
+		clear(a.latest)
+	}
+	l := a.newest
+	a.latest[string(a.key)] = &l
 }
 
 // join gives the aggregate of the sessions and the record.
@@ -169,8 +223,12 @@ func (a *sessioning[K, V, A]) replace(r *record.Record[K, V], start, end int64, 
 	if a.final && len(a.met) == 0 {
 		a.closing.add(end, c.Key)
 	}
-	if err := a.set(c, value, timestamp); err != nil || !a.every {
+	if err := a.set(c, value, timestamp); err != nil {
 		return err
+	}
+	a.remember(start, end)
+	if !a.every {
+		return nil
 	}
 	return a.next(record.Record[Windowed[K], A]{Key: Windowed[K]{Key: r.Key, Start: start, End: end}, Value: value, Timestamp: timestamp, Headers: r.Headers})
 }
@@ -224,7 +282,7 @@ func (a *sessioning[K, V, A]) follow(w open) error {
 			return err
 		}
 		_, _, last, _ := record.SplitSessionKey(bytesOf(c.Key))
-		a.closing.add(last, c.Key)
+		a.closing.add(last, strings.Clone(c.Key)) // a row's key shares the memory of others
 	}
 	return nil
 }

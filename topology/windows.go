@@ -153,7 +153,9 @@ func (e emission) String() string {
 // A session that is closed is final: a record within the gap of it that is not late itself begins another one. (Kafka
 // Streams merges the two, and emits the first one's records twice.)
 //
-// It keeps the key of each open window in memory, and reads the whole store once at each start.
+// It keeps the key of each open window in memory, and reads the whole store once at each start. What a start takes as
+// forwarded goes by the committed stream time of the task too; a Map in the same sub-topology that raises timestamps above
+// those of the records, or of their topic's extractor, makes it forward closed windows again after a restart.
 func OnWindowClose() AggregateOption { return func(e *emission) { e.final = true } }
 
 // MaxTimestampJump bounds by how much one record may move the stream time of a windowed aggregation. A record beyond it is
