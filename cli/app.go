@@ -17,6 +17,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
+	// From exitAsk on, by the retry class of a question's failure.
 )
 
 // App is an application with a command line.
@@ -67,7 +68,8 @@ func Main(app App) {
 }
 
 // Run runs the command line and returns the exit code: 0, 1 for a failure, 2 for a mistake in the command line or the
-// settings. Cancelling ctx is an interrupt.
+// settings, and for a question that a node does not answer 10 (ask again here), 11 (find the owner), 12 (ask another node)
+// or 13 (never). An absent key is an answer. Cancelling ctx is an interrupt.
 func Run(ctx context.Context, app App, p Process) int {
 	cmd, err := parse(app, p)
 	if err == nil && cmd != nil {
@@ -80,6 +82,9 @@ func Run(ctx context.Context, app App, p Process) int {
 	var usage *UsageError
 	if errors.As(err, &usage) {
 		return exitUsage
+	}
+	if ask := (*AskError)(nil); errors.As(err, &ask) {
+		return ask.exit()
 	}
 	return exitFailure
 }

@@ -15,6 +15,11 @@ type grammar struct {
 	Config string  `help:"YAML file with settings; keys are named as the flags." placeholder:"FILE"`
 	Dev    devCmd  `cmd:"" help:"Try the application: embedded broker, topics and text to count; with --once, count files and print the result."`
 	Run    nodeCmd `cmd:"" help:"Run the application against a Kafka cluster."`
+
+	Get    getCmd    `cmd:"" help:"Ask a node for one key."`
+	Scan   scanCmd   `cmd:"" help:"Ask a node for entries, partition by partition in the order of their keys."`
+	Stores storesCmd `cmd:"" help:"Ask a node which stores there are."`
+	Owners ownersCmd `cmd:"" help:"Ask a node who has a store's partitions, or the one of a key."`
 }
 
 // settings are what "dev" and "run" have in common.
@@ -44,7 +49,7 @@ type nodeCmd struct {
 	settings
 }
 
-// command is a parsed command line that is ready to run.
+// command is a parsed "dev" or "run" that is ready to run.
 type command struct {
 	app  App
 	proc Process
@@ -54,8 +59,8 @@ type command struct {
 	input []string
 }
 
-// parse reads the command line and the settings. The command is nil if there is nothing more to do (--help).
-func parse(app App, p Process) (*command, error) {
+// parse reads the command line and the settings. The verb is nil if there is nothing more to do (--help).
+func parse(app App, p Process) (verb, error) {
 	var g grammar
 	done := false
 	parser, err := kong.New(&g,
@@ -71,6 +76,9 @@ func parse(app App, p Process) (*command, error) {
 	}
 	if err != nil {
 		return nil, asUsage(err)
+	}
+	if q := g.asks(parsed.Command(), p.Out); q != nil {
+		return q, nil
 	}
 	cmd := &command{app: app, proc: p, settings: g.Run.settings}
 	if parsed.Command() == "dev" {

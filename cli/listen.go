@@ -7,7 +7,8 @@ import (
 	"net/http"
 	"strconv"
 	"syscall"
-	"time"
+
+	"github.com/millrace-io/millrace/query/httpapi"
 )
 
 // Ports that are tried if --listen names no address.
@@ -36,11 +37,11 @@ func listen(address string) (net.Listener, error) {
 
 // serve answers on l until stop is called. stop lets answers that are under way finish while its ctx lasts.
 func serve(l net.Listener, h http.Handler) (stop func(ctx context.Context)) {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	server := httpapi.Server(h)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.Serve(l) // always ErrServerClosed, or the listener is gone, which a person sees by asking
+		_ = server.Serve(httpapi.Limit(l)) // always ErrServerClosed, or the listener is gone, which a person sees by asking
 	}()
 	return func(ctx context.Context) {
 		if server.Shutdown(ctx) != nil {

@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -25,4 +27,53 @@ const (
 func Server(h http.Handler) *http.Server {
 	return &http.Server{Handler: h, MaxHeaderBytes: MaxHeaderBytes, ReadHeaderTimeout: HeaderTime, ReadTimeout: RequestTime,
 		WriteTimeout: AnswerTime, IdleTimeout: IdleTime}
+}
+
+// MaxConnections is how many connections a listener of Limit keeps open.
+const MaxConnections = 4_096
+
+// Limit is l with at most MaxConnections open at a time; further callers wait to be taken.
+func Limit(l net.Listener) net.Listener {
+	return &limited{Listener: l, places: make(chan struct{}, MaxConnections), closed: make(chan struct{})}
+}
+
+type limited struct {
+	net.Listener
+	places chan struct{}
+	closed chan struct{}
+	once   sync.Once
+}
+
+// Accept implements net.Listener.
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.places <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.places
+		return nil, err
+	}
+	return &counted{Conn: c, places: l.places}, nil
+}
+
+// Close implements net.Listener.
+func (l *limited) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// counted gives its place back when it is closed.
+type counted struct {
+	net.Conn
+	places chan struct{}
+	once   sync.Once
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	c.once.Do(func() { <-c.places })
+	return c.Conn.Close()
 }

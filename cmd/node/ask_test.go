@@ -1,0 +1,49 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// The program asks a node that runs in this process.
+func TestProgramAsksANode(t *testing.T) {
+	d := startDev(t)
+	addr := strings.TrimPrefix(d.base, "http://")
+	key := demo().Demo.Key
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{0, `"found":true,"key":"` + key + `"`, []string{"get", "counts", key, "-o", "json"}},
+		{0, "(absent)", []string{"get", "counts", "absentword"}},
+		{0, "key-value", []string{"stores"}},
+		{0, "serving", []string{"owners", "counts", key}},
+		{0, key, []string{"scan", "counts", "--prefix", key}},
+		{13, "UnknownStateStore", []string{"get", "none", "x"}},
+		{13, "InvalidQuery", []string{"scan", "counts", "--from", "u", "--to", "t"}},
+		{2, "expected", []string{"get"}},
+	} {
+		args := c.args
+		if c.code != 2 {
+			args = append(args, "--addr", addr)
+		}
+		p := begin(t, "demo", args...)
+		<-p.exited
+		out, _ := p.out.read()
+		errs, _ := p.err.read()
+		if code := p.cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(out+errs, c.says) {
+			t.Errorf("%v: %d: %s%s", args, code, out, errs)
+		}
+	}
+	d.stop <- os.Interrupt
+	if got := <-d.done; got.code != 0 {
+		t.Fatal(got.err)
+	}
+	p := begin(t, "demo", "get", "counts", key, "--addr", addr)
+	<-p.exited
+	if code := p.cmd.ProcessState.ExitCode(); code != 12 {
+		t.Errorf("nobody listens: %d", code)
+	}
+}
