@@ -31,6 +31,9 @@ func TestMatrixEmbedded(t *testing.T) {
 		}
 		t.Run(row.ID, func(t *testing.T) {
 			for _, c := range row.Cases {
+				if row.NA(2, &c) != "" {
+					continue
+				}
 				t.Run(c.Name, func(t *testing.T) {
 					reach := transitions[row.ID+"/"+c.Name]
 					if reach == nil {
@@ -50,7 +53,7 @@ func TestMatrixEmbeddedHasNoTransitionOfItsOwn(t *testing.T) {
 	cases := map[string]bool{}
 	for _, row := range matrix.Rows {
 		for _, c := range row.Cases {
-			cases[row.ID+"/"+c.Name] = row.At(2).Test != ""
+			cases[row.ID+"/"+c.Name] = row.NA(2, &c) == ""
 		}
 	}
 	for name := range transitions {

@@ -73,7 +73,7 @@ func (a *asker) ask(p int32, key string, browses bool) answer {
 	case err == nil:
 		out.count, out.partition, out.position = count, a.client.last.GetPartition(), position(a.client.last)
 		if out.position == none && !browses {
-			out.untyped = errors.New("a reply without a position")
+			out.position = 0 // the store has taken up nothing yet
 		}
 	case errors.Is(err, errUntyped) || !errors.As(err, &f):
 		out.untyped = errors.Join(err, errors.Unwrap(err))

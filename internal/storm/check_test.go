@@ -184,7 +184,7 @@ func TestAnswersAreWhatTheClientSays(t *testing.T) {
 		untyped bool
 	}{
 		"value":            {replies{valueAt(5, three), nil}, answer{count: 3, position: 5}, false},
-		"no position":      {replies{valueAt(none, three), nil}, answer{count: 3, position: none}, true},
+		"no position":      {replies{valueAt(none, three), nil}, answer{count: 3, position: 0}, false},
 		"failure":          {replies{nil, query.New(query.Overloaded, "counts", 0)}, answer{kind: query.Overloaded, position: none}, false},
 		"failure in reply": {replies{query.ToReply(query.New(query.StateStoreMigrated, "counts", 0)), nil}, answer{kind: query.StateStoreMigrated, position: none}, false},
 		"untyped":          {replies{nil, fmt.Errorf("%w: cut", errUntyped)}, answer{position: none}, true},

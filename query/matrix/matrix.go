@@ -21,6 +21,24 @@ type Row struct {
 	Cases []Case
 	// Levels are the proofs, level 1 first.
 	Levels [3]Proof
+	// Except are cases that the test of a level leaves out.
+	Except []Exception
+}
+
+// Exception is a case that cannot be reached at a level, and why.
+type Exception struct {
+	Level        int
+	Case, Reason string
+}
+
+// NA is why a case is left out at a level; empty if it is not.
+func (r *Row) NA(level int, c *Case) string {
+	for _, e := range r.Except {
+		if e.Level == level && e.Case == c.Name {
+			return e.Reason
+		}
+	}
+	return r.At(level).NA
 }
 
 // Proof is the name of a test, or the reason why there is none.

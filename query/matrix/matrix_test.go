@@ -86,7 +86,7 @@ func proofTable() string {
 		fmt.Fprintf(&b, "| %d | %s |", r.Number, r.ID)
 		for level := 1; level <= 3; level++ {
 			if p := r.At(level); p.Test != "" {
-				fmt.Fprintf(&b, " %s |", p.Test)
+				fmt.Fprintf(&b, " %s%s |", p.Test, exceptions(&r, level))
 			} else {
 				fmt.Fprintf(&b, " n/a: %s |", p.NA)
 			}
@@ -94,6 +94,31 @@ func proofTable() string {
 		b.WriteString("\n")
 	}
 	return b.String()
+}
+
+func exceptions(r *matrix.Row, level int) (text string) {
+	for _, e := range r.Except {
+		if e.Level == level {
+			text += fmt.Sprintf("; %s n/a: %s", e.Case, e.Reason)
+		}
+	}
+	return text
+}
+
+// Every exception is of a case that there is, and leaves the row a test.
+func TestExceptionsAreOfCases(t *testing.T) {
+	for _, r := range matrix.Rows {
+		left := map[int]int{1: len(r.Cases), 2: len(r.Cases), 3: len(r.Cases)}
+		for _, e := range r.Except {
+			known := false
+			for _, c := range r.Cases {
+				known = known || c.Name == e.Case && r.NA(e.Level, &c) == e.Reason
+			}
+			if left[e.Level]--; !known || e.Reason == "" || e.Level < 2 || left[e.Level] == 0 {
+				t.Errorf("%s: %+v", r.ID, e)
+			}
+		}
+	}
 }
 
 // Every row has an id that can name a test, at least one exact case, and for each level a test or a reason.
