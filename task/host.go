@@ -71,6 +71,9 @@ func (t *Task) StreamTimes() []topology.StreamTimeStatus {
 	return nil
 }
 
+// Ahead implements topology.Host.
+func (h host) Ahead() bool { return h.t.ahead }
+
 // WallClock implements topology.Host.
 func (h host) WallClock() int64 { return h.t.wallClock }
 

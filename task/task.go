@@ -39,6 +39,8 @@ type State interface {
 	Scan(store int, from, to []byte, reverse bool) iter.Seq2[Entry, error]
 	// Time is the highest timestamp that the store was ever given, -1 if none.
 	Time(store int) int64
+	// Position is up to where the sources are in the state.
+	Position() record.Position
 }
 
 // Producer is where a task's records go.
@@ -89,6 +91,8 @@ type Task struct {
 	// streamTime is the highest timestamp that was processed, -1 before the first; wallClock is the time of the step.
 	// Both are in milliseconds.
 	streamTime, wallClock int64
+	// ahead says that the state had more than the offsets from which the task has started.
+	ahead bool
 	// before is stream time without the record in process, partitionBefore that of its partition.
 	before, partitionBefore int64
 	// current and offset are the record in process; current is nil outside of one.
@@ -173,7 +177,11 @@ func (t *Task) Attach(s State) { t.mem.state = s }
 // The processors are made anew and initialised. Its error is theirs, as a *ProcessError, or says which position is
 // missing; the task stays RESTORING then.
 func (t *Task) Start(at broker.Offsets) (err error) {
-	t.failed, t.broken, t.streamTime = nil, nil, -1
+	t.failed, t.broken, t.streamTime, t.ahead = nil, nil, -1, false
+	var position record.Position
+	if len(t.overlays) > 0 {
+		position = t.mem.state.Position()
+	}
 	for _, b := range t.buffers {
 		o, ok := at[b.source]
 		if !ok || o.At < 0 {
@@ -183,6 +191,7 @@ func (t *Task) Start(at broker.Offsets) (err error) {
 		b.seek(o.At)
 		b.committed, b.time = o, m.PartitionTime
 		t.streamTime = max(t.streamTime, b.time)
+		t.ahead = t.ahead || position[b.source] > o.At
 	}
 	if err := t.init(); err != nil {
 		return err

@@ -76,11 +76,14 @@ func (c *closing) pop() open {
 	}
 }
 
-// emitted is up to which stream time closed windows were forwarded by a commit. It is the store's, unless the committed
-// offsets are older: then an at-least-once commit has failed after its changelog records were out, and nobody knows
-// whether what it forwarded arrived, so that is forwarded again. Exactly once, the task's stream time is never behind: a
-// record moves both, in one commit.
-func (t *timeline) emitted() int64 { return min(t.now, t.host.StreamTime()) }
+// emitted is up to which stream time closed windows were forwarded by a commit: the store's, which was committed together
+// with them. If the stores are ahead of the offsets it is that of the offsets: what was forwarded since is forwarded again.
+func (t *timeline) emitted() int64 {
+	if t.host.Ahead() {
+		return min(t.now, t.host.StreamTime())
+	}
+	return t.now
+}
 
 // fill finds the windows of a store that are open. split gives the end of a cell's window.
 func (c *closing) fill(t *timeline, state StateStore, split func(key []byte) (end int64, ok bool)) error {

@@ -18,6 +18,10 @@ type Host interface {
 	Output(topic string) Output
 	// StreamTime is the highest timestamp that the task has taken up, in milliseconds; -1 before the first record.
 	StreamTime() int64
+	// Ahead says that the stores hold more than what is behind the offsets from which the task has started: a commit at
+	// least once has failed after its changelog records were out, or somebody has set the offsets back. Nobody knows then
+	// whether what the aggregations have forwarded since those offsets has arrived.
+	Ahead() bool
 	// WallClock is the time of the step, in milliseconds since the Unix epoch.
 	WallClock() int64
 	// Extracted says that the source's timestamp extractor has given the record in process this timestamp, not its own:

@@ -25,6 +25,7 @@ type memory struct {
 	sendError error
 	missing   bool
 	extracted []int64
+	ahead     bool
 	refused   func(*record.Raw, int32, *topology.SinkError) error
 }
 
@@ -36,6 +37,7 @@ func (m *memory) TaskID() record.TaskID { return record.TaskID{SubTopology: 1, P
 func (m *memory) StreamTime() int64     { return m.stream }
 func (m *memory) WallClock() int64      { return m.wall }
 func (m *memory) RequestCommit()        { m.commits++ }
+func (m *memory) Ahead() bool           { return m.ahead }
 func (m *memory) Extracted(at int64)    { m.extracted = append(m.extracted, at) }
 func (m *memory) Dropped(reason string) { m.dropped[reason]++ }
 func (m *memory) Current() (record.TopicPartition, int64, bool) {

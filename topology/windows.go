@@ -153,9 +153,11 @@ func (e emission) String() string {
 // A session that is closed is final: a record within the gap of it that is not late itself begins another one. (Kafka
 // Streams merges the two, and emits the first one's records twice.)
 //
-// It keeps the key of each open window in memory, and reads the whole store once at each start. What a start takes as
-// forwarded goes by the committed stream time of the task too; a Map in the same sub-topology that raises timestamps above
-// those of the records, or of their topic's extractor, makes it forward closed windows again after a restart.
+// At least once, what a failed commit may have forwarded is forwarded again. That goes by the stream time of the committed
+// offsets, so timestamps should be the records' own or their topic's extractor's (WithTimestamp): a Map that lowers them
+// hides what has to be repeated.
+//
+// It keeps the key of each open window in memory, and reads the whole store once at each start.
 func OnWindowClose() AggregateOption { return func(e *emission) { e.final = true } }
 
 // MaxTimestampJump bounds by how much one record may move the stream time of a windowed aggregation. A record beyond it is

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/task"
 )
 
@@ -20,6 +21,8 @@ type State struct {
 	Stores []map[string]Row
 	// Times are the highest timestamps that the stores were given, -1 for none.
 	Times []int64
+	// Positions is where the last applied unit came to.
+	Positions record.Position
 	// Err, while set, is what every read returns.
 	Err error
 	// Gets counts point reads: what a cache saves.
@@ -78,10 +81,14 @@ func (s *State) Scan(store int, from, to []byte, reverse bool) iter.Seq2[task.En
 
 // Apply writes a committed unit.
 func (s *State) Apply(u *task.Unit) {
+	s.Positions = maps.Clone(u.Position)
 	for _, w := range u.Writes {
 		s.Put(w.Store, string(w.Key), w.Value, w.Timestamp)
 	}
 }
+
+// Position implements task.State.
+func (s *State) Position() record.Position { return s.Positions }
 
 // Time implements task.State.
 func (s *State) Time(store int) int64 { return s.Times[store] }
