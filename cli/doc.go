@@ -2,16 +2,22 @@
 //
 //	func main() { cli.Main(cli.App{Name: "orders", Topology: build}) }
 //
-// It has two verbs. "run" runs the application's topology against a Kafka cluster. "dev" brings everything along that
+// Two verbs are a node. "run" runs the application's topology against a Kafka cluster. "dev" brings everything along that
 // is needed to try it: an embedded broker (unless --brokers names a cluster), topics, a state directory and, if the
 // application has a Demo, text to count.
+//
+// The others ask a node that runs elsewhere, at --addr, over HTTP: "get STORE KEY", "scan STORE" with --from, --to, --prefix
+// and --limit, "stores", and "owners STORE [KEY]". They print a table, or with -o json what the node answers (a scan: one
+// entry a line).
 //
 // What a caller may rely on:
 //
 //  1. Settings come from flags, then from environment variables (MILLRACE_STATE_DIR for --state-dir), then from a
 //     configuration file (--config or MILLRACE_CONFIG, YAML, keys named as the flags), then from defaults.
 //  2. The exit code is 0 for success, 1 for a failure and 2 for a mistake in the command line or the settings. A failure
-//     is one sentence on standard error that names the thing and the fix; never a stack trace.
+//     is one sentence on standard error that names the thing and the fix; never a stack trace. A question that a node does
+//     not answer ends with 10 if it may be asked again here, 11 if the owner must be found first (owners that a failure
+//     names are followed), 12 if another node may answer, and 13 if none will. An absent key is an answer.
 //  3. With --once, standard output gets the result and nothing else. What a person should know meanwhile goes to standard
 //     error; without --once it is what the verb is for and goes to standard output. The log goes to standard error.
 //  4. The first interrupt (Ctrl-C) commits, leaves the group, closes the stores and ends. A second one gives up waiting

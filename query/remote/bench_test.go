@@ -1,0 +1,32 @@
+package remote_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/millrace-io/millrace/query"
+)
+
+// BenchmarkGet is single point reads from another actor system over loopback, node and callers in one process: the wire and
+// the gate, with a store that has nothing to look up. Many callers share one connection.
+func BenchmarkGet(b *testing.B) {
+	r := start(b, 1, answers)
+	for _, way := range []struct{ name, scheme string }{{"pid", ""}, {"http", "http://"}} {
+		c := dial(b, way.scheme, []string{r.Address()})
+		for _, callers := range []int{1, 16, 64, 256} {
+			b.Run(fmt.Sprintf("%s/callers=%d", way.name, callers), func(b *testing.B) {
+				b.SetParallelism(max(1, callers/2)) // times GOMAXPROCS, which is 2 where this is measured
+				b.ReportAllocs()
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						if v, _, err := query.Get(b.Context(), c, counts, "word", query.Partition(0)); v != "word" || err != nil {
+							b.Error(v, err)
+							return
+						}
+					}
+				})
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "gets/s")
+			})
+		}
+	}
+}
