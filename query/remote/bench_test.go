@@ -2,7 +2,9 @@ package remote_test
 
 import (
 	"fmt"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/millrace-io/millrace/query"
 )
@@ -17,6 +19,7 @@ func BenchmarkGet(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/callers=%d", way.name, callers), func(b *testing.B) {
 				b.SetParallelism(max(1, callers/2)) // times GOMAXPROCS, which is 2 where this is measured
 				b.ReportAllocs()
+				before := cpu(b)
 				b.RunParallel(func(pb *testing.PB) {
 					for pb.Next() {
 						if v, _, err := query.Get(b.Context(), c, counts, "word", query.Partition(0)); v != "word" || err != nil {
@@ -25,8 +28,19 @@ func BenchmarkGet(b *testing.B) {
 						}
 					}
 				})
+				// On a machine that others use, this tells what an idle one could do.
+				b.ReportMetric(float64((cpu(b)-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "gets/s")
 			})
 		}
 	}
+}
+
+// cpu is the processor time of this process, node and callers together.
+func cpu(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
