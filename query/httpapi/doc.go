@@ -1,20 +1,35 @@
-// Package httpapi answers queries over HTTP, for callers that cannot be actors.
+// Package httpapi answers queries over HTTP, for callers that cannot be actors. openapi.yaml describes it; GET /openapi.yaml
+// serves that.
 //
-//	GET /livez                        200 unless the node has failed
-//	GET /readyz                       200 if the node is RUNNING, else 503; the body says why
-//	GET /stores                       the stores
-//	GET /stores/{store}/keys/{key}    200 with the value; 404 with "found": false for an absent key
-//	GET /stores/{store}/all           200 with a page of all entries
-//	GET /stores/{store}/range         200 with a page of the entries between from and to, both included
+//	GET  /livez                        200 unless the node has failed
+//	GET  /readyz                       200 if the node is RUNNING, else 503; the body says why
+//	GET  /stores                       the stores, in every state of the node
+//	GET  /stores/{store}/keys/{key}    200 with the value; 404 with "found": false for an absent key
+//	GET  /stores/{store}/keys          many keys: key=a&key=b
+//	POST /stores/{store}/keys          many keys, or long ones: {"keys": ["a", "b"]}
+//	GET  /stores/{store}/all           a page of all entries
+//	GET  /stores/{store}/range         a page of the entries between from and to, both included
+//	GET  /stores/{store}/prefix        a page of the entries whose encoded keys begin with the encoded prefix
+//	GET  /stores/{store}/count         how many entries, with approximate=true an estimate
+//	GET  /owners/{store}               who has each partition
+//	GET  /owners/{store}/keys/{key}    who has the partition of a key
+//	GET  /progress, /progress/{store}  the restores that are under way
+//	POST /ask/{message}                a question of querypb as it is, for package query/remote
 //
 // Keys and values are in their codecs' text form.
 //
-// Scans take the parameters limit (1 to 5000 entries; 100 unless given) and, for a range, from and to (absent: open). They
-// go through the partitions one after the other, each in the byte order of its keys. An answer has entries and, unless it
-// is the last one, next: the path of the next page, which fails with StateStoreMigrated or StateStoreNotAvailable if the
-// store that the page before came from is gone, rather than mix two copies of it. A page may be shorter than limit.
+// Scans take the parameters limit (1 to 5000 entries; 100 unless given) and resume. They go through the partitions one after
+// the other, each in the byte order of its keys. An answer has entries and, unless it is the last one, next: the path of the
+// next page, which fails with StateStoreMigrated or StateStoreNotAvailable if the store that the page before came from is
+// gone, rather than mix two copies of it. A page may be shorter than limit.
 //
-// A failure is a problem document (RFC 9457) whose retry member says what
-// to do: here (503), rediscover (421, with the owner if known), elsewhere (503) or never (404 for an unknown store or
-// partition, 400 for other mistakes).
+// Of many keys each has a result; one whose partition does not answer has the failure in its place, and the whole fails only
+// if all do.
+//
+// A failure is a problem document (RFC 9457) with the stable type urn:millrace:failure:<kind>. Its retry says what to do:
+// here, after retry_after seconds; rediscover, at the owner if that is known; elsewhere; or never. Status gives its status
+// code by its kind. No document holds a path, an address list or an error text of the host; the causes of failed threads are
+// in the health for callers on the node's own machine only.
+//
+// Every size, count and time is bounded: see the constants. Server makes a server with those of connections.
 package httpapi
