@@ -248,17 +248,28 @@ func (s *stage) stopped() {
 func (s *stage) failing() { s.failingWith(func(*stage) {}) }
 func (s *stage) failed()  { s.failedWith(func(*stage) {}) }
 
+// spread is a running node of two threads that have a partition each: the second one comes when the first has both, and a
+// partition has been opened anew when it has moved.
+func (s *stage) spread(opts ...millrace.Option) *millrace.Node {
+	s.t.Helper()
+	n := s.running(opts...)
+	before, err := query.Locations(s.ctx, n, "counts")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := n.AddThread(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.await("a partition is on the other thread", func(at []query.Location) bool {
+		moved := at[0].Epoch != before[0].Epoch || at[1].Epoch != before[1].Epoch
+		return moved && at[0].State == "serving" && at[1].State == "serving" && n.State() == lifecycle.NodeRunning
+	})
+	return n
+}
+
 // failingWith is a node of two threads of which one fails while the other's commit is held; the handler ends the node.
 func (s *stage) failingWith(hold func(*stage)) {
-	n := s.running(millrace.WithThreads(2), millrace.WithUncaughtHandler(func(millrace.Failure) actors.Answer { return actors.ShutdownNode }))
-	s.await("each thread has a partition", func(at []query.Location) bool {
-		for _, th := range n.Threads() {
-			if th.State != lifecycle.ThreadRunning {
-				return false
-			}
-		}
-		return len(n.Owned()) == 2
-	})
+	s.spread(millrace.WithUncaughtHandler(func(millrace.Failure) actors.Answer { return actors.ShutdownNode }))
 	hold(s)
 	g := s.shut(kmsg.EndTxn, always)
 	s.say(0, "held")
@@ -296,7 +307,7 @@ func (s *stage) removed() {
 
 // removedToAnother has two threads, one of which is removed, and another node that takes its partition over.
 func (s *stage) removedToAnother() {
-	here := s.running(millrace.WithThreads(2))
+	here := s.spread()
 	there := s.run("there:1")
 	s.ready(there)
 	s.node = here

@@ -19,7 +19,6 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/actors"
-	questions "github.com/millrace-io/millrace/internal/storm/ask"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/record/codec"
 	"github.com/millrace-io/millrace/topology"
@@ -29,7 +28,6 @@ import (
 type matrixNode struct {
 	Brokers    []string
 	App, State string
-	Threads    int
 	// Ends: a failure of a thread ends the node. Patient: a thread that has failed waits for hours.
 	Ends, Patient bool
 }
@@ -59,7 +57,7 @@ func TestMatrixNode(t *testing.T) {
 }
 
 func (s matrixNode) options(endpoint string) []millrace.Option {
-	opts := []millrace.Option{millrace.WithBrokers(s.Brokers...), millrace.WithStateDir(s.State), millrace.WithThreads(s.Threads),
+	opts := []millrace.Option{millrace.WithBrokers(s.Brokers...), millrace.WithStateDir(s.State), millrace.WithThreads(1),
 		millrace.WithEndpoint(endpoint), millrace.WithStartTimeout(2 * time.Minute), millrace.WithSessionTimeout(6 * time.Second)}
 	if s.Ends {
 		opts = append(opts, millrace.WithUncaughtHandler(func(millrace.Failure) actors.Answer { return actors.ShutdownNode }))
@@ -108,25 +106,24 @@ func (c *matrixChild) topology(t *testing.T, app string) *topology.Topology {
 
 // matrixStatus is what a child says of itself.
 type matrixStatus struct {
-	State   string
-	Threads []string
-	Owned   int
+	State string
+	Owned int
 }
 
 func (c *matrixChild) door() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(questions.Path, questions.Handler(c.node))
-	mux.Handle("GET /stores/", c.node.Handler())
+	mux.Handle("POST /ask/", c.node.Handler())
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		s := matrixStatus{State: c.node.State().String(), Owned: len(c.node.Owned())}
-		for _, th := range c.node.Threads() {
-			s.Threads = append(s.Threads, th.State.String())
-		}
-		json.NewEncoder(w).Encode(s)
+		json.NewEncoder(w).Encode(matrixStatus{c.node.State().String(), len(c.node.Owned())})
 	})
 	mux.HandleFunc("POST /run", func(http.ResponseWriter, *http.Request) { go c.node.Run(context.Background()) })
 	mux.HandleFunc("POST /shutdown", func(http.ResponseWriter, *http.Request) { go c.node.Shutdown(context.Background()) })
 	mux.HandleFunc("POST /unblock", func(http.ResponseWriter, *http.Request) { c.unblock.Do(func() { close(c.blocked) }) })
+	mux.HandleFunc("POST /add", func(w http.ResponseWriter, r *http.Request) {
+		if _, err := c.node.AddThread(); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	})
 	mux.HandleFunc("POST /remove", func(w http.ResponseWriter, r *http.Request) {
 		if err := c.node.RemoveThread(r.Context(), r.FormValue("thread")); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -137,7 +134,7 @@ func (c *matrixChild) door() http.Handler {
 
 // remote is a child as its parent sees it.
 type remote struct {
-	questions.Client
+	direct
 	t      *testing.T
 	name   string
 	cmd    *exec.Cmd
@@ -154,7 +151,7 @@ func spawn(t *testing.T, name string, s matrixNode) *remote {
 	}
 	transport := &http.Transport{}
 	r := &remote{t: t, name: name, out: &output{}, exited: make(chan struct{}), cmd: exec.Command(os.Args[0], "-test.run=^TestMatrixNode$"),
-		Client: questions.Client{HTTP: &http.Client{Transport: transport}}}
+		direct: direct{http: &http.Client{Transport: transport}}}
 	r.cmd.Env = append(os.Environ(), matrixVariable+"="+string(text))
 	r.cmd.Stderr, r.cmd.SysProcAttr = r.out, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	said, err := r.cmd.StdoutPipe()
@@ -179,7 +176,7 @@ func spawn(t *testing.T, name string, s matrixNode) *remote {
 		r.cmd.Wait() // it is killed
 	}()
 	var ok bool
-	if _, r.Address, ok = strings.Cut(first.Text(), "listens on "); !ok {
+	if _, r.address, ok = strings.Cut(first.Text(), "listens on "); !ok {
 		t.Fatalf("%s says %q", name, first.Text())
 	}
 	return r
@@ -188,14 +185,14 @@ func spawn(t *testing.T, name string, s matrixNode) *remote {
 // do has the child do something.
 func (r *remote) do(path string) {
 	r.t.Helper()
-	status, body, err := r.Request(r.t.Context(), http.MethodPost, path, nil)
+	status, body, err := r.request(r.t.Context(), http.MethodPost, path, nil)
 	if err != nil || status != http.StatusOK {
 		r.t.Fatalf("%s %s: %d %s, %v", r.name, path, status, body, err)
 	}
 }
 
 func (r *remote) status(ctx context.Context) (s matrixStatus, err error) {
-	_, body, err := r.Request(ctx, http.MethodGet, "/status", nil)
+	_, body, err := r.request(ctx, http.MethodGet, "/status", nil)
 	if err == nil {
 		err = json.Unmarshal(body, &s)
 	}

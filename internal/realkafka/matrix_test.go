@@ -126,7 +126,7 @@ func (s *scene) fill() {
 // create has a process with a node that does not run asked.
 func (s *scene) create(change ...func(*matrixNode)) *remote {
 	s.t.Helper()
-	n := matrixNode{Brokers: s.c.Brokers(), App: s.app, State: s.t.TempDir(), Threads: 1}
+	n := matrixNode{Brokers: s.c.Brokers(), App: s.app, State: s.t.TempDir()}
 	for _, f := range change {
 		f(&n)
 	}
@@ -164,7 +164,7 @@ func (s *scene) awaitServed() {
 	s.node.awaitStatus("is RUNNING", func(st matrixStatus) bool { return st.State == "RUNNING" })
 	for p := range int32(2) {
 		await(s.t, fmt.Sprintf("partition %d has taken up what was written", p), func(ctx context.Context) error {
-			_, _, err := query.Get(ctx, &s.node.Client, matrixCounts, matrixKeys(p)[0], query.AtLeast(record.Position{s.source(p): s.next[p]}))
+			_, _, err := query.Get(ctx, s.node, matrixCounts, matrixKeys(p)[0], query.AtLeast(record.Position{s.source(p): s.next[p]}))
 			return err
 		})
 	}
@@ -174,7 +174,7 @@ func (s *scene) awaitServed() {
 func (s *scene) await(what string, ok func([]query.Location) bool) {
 	s.t.Helper()
 	await(s.t, what, func(ctx context.Context) error {
-		at, err := query.Locations(ctx, &s.node.Client, "counts")
+		at, err := query.Locations(ctx, s.node, "counts")
 		if err == nil && !ok(at) {
 			err = fmt.Errorf("%+v", at)
 		}
@@ -190,7 +190,7 @@ func (s *scene) awaitState(want string) {
 func (s *scene) openView() {
 	s.t.Helper()
 	var err error
-	if s.view, err = query.Open(s.ctx, &s.node.Client, matrixCounts); err != nil {
+	if s.view, err = query.Open(s.ctx, s.node, matrixCounts); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -198,7 +198,7 @@ func (s *scene) openView() {
 // beginScan delivers an entry of pages of two. The second page, if not the second entry, needs the node.
 func (s *scene) beginScan() {
 	s.t.Helper()
-	s.scan = query.Iterate(s.ctx, &s.node.Client, matrixCounts, query.Everything[string](), query.PageSize(2, 0), query.Partition(s.partition))
+	s.scan = query.Iterate(s.ctx, s.node, matrixCounts, query.Everything[string](), query.PageSize(2, 0), query.Partition(s.partition))
 	if _, err := s.scan.Next(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func (s *scene) ask(how matrix.Ask) (err error) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, 20*time.Second)
 	defer cancel()
-	key, c := matrixKeys(s.partition)[0], &s.node.Client
+	key, c := matrixKeys(s.partition)[0], s.node
 	get := func(h query.Handle[string, int64], opts ...query.Option) error {
 		_, _, err := query.Get(ctx, c, h, key, opts...)
 		return err
@@ -269,7 +269,7 @@ func (s *scene) wants(want matrix.Outcome, err error) {
 		return
 	}
 	if want.Owner != "" {
-		want.Owner = s.there.Address
+		want.Owner = s.there.address
 	}
 	var f *query.Failure
 	if !errors.As(err, &f) {

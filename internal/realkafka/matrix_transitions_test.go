@@ -92,8 +92,6 @@ func with(hold, happens func(*scene)) func(*scene) {
 	}
 }
 
-func threads(n int) func(*matrixNode) { return func(s *matrixNode) { s.Threads = n } }
-
 func ends(s *matrixNode)    { s.Ends = true }
 func patient(s *matrixNode) { s.Patient = true }
 
@@ -103,8 +101,7 @@ func (s *scene) isRunning() { s.running() }
 
 // halfBroken has two threads, of which the one with partition 1 has failed and waits for hours.
 func (s *scene) halfBroken() {
-	s.running(threads(2), patient)
-	s.awaitShares()
+	s.spread(patient)
 	s.say(1, "poison", matrixKeys(1)[0])
 	s.await("partition 1 is down and partition 0 is not", func(at []query.Location) bool {
 		return at[0].State == "serving" && at[1].State == "revoked"
@@ -112,12 +109,21 @@ func (s *scene) halfBroken() {
 	s.awaitState("REBALANCING")
 }
 
-// awaitShares waits until each of two threads runs. With two partitions, each has one.
-func (s *scene) awaitShares() {
+// spread is a running node of two threads that have a partition each: the second one comes when the first has both, and a
+// partition has been opened anew when it has moved.
+func (s *scene) spread(change ...func(*matrixNode)) {
 	s.t.Helper()
-	s.node.awaitStatus("has two threads that run", func(st matrixStatus) bool {
-		return len(st.Threads) == 2 && st.Threads[0] == "RUNNING" && st.Threads[1] == "RUNNING" && st.Owned == 2
+	s.running(change...)
+	before, err := query.Locations(s.ctx, s.node, "counts")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.node.do("/add")
+	s.await("a partition is on the other thread", func(at []query.Location) bool {
+		moved := at[0].Epoch != before[0].Epoch || at[1].Epoch != before[1].Epoch
+		return moved && at[0].State == "serving" && at[1].State == "serving"
 	})
+	s.awaitState("RUNNING")
 }
 
 // unfinished leaves transactions open in both changelogs, which no restore can pass.
@@ -148,7 +154,7 @@ func (s *scene) moves(state string) {
 	s.node.awaitStatus("is "+state, func(st matrixStatus) bool { return st.State == state })
 	s.await("a partition is there", func(at []query.Location) bool {
 		for _, l := range at {
-			if l.Owner == s.there.Address && !l.Here {
+			if l.Owner == s.there.address && !l.Here {
 				s.partition = l.Partition
 				return true
 			}
@@ -178,7 +184,7 @@ func (s *scene) movedUnderScan() {
 
 // openedAnew has the thread fail once and be restarted.
 func (s *scene) openedAnew() {
-	at, err := query.Locations(s.ctx, &s.node.Client, "counts")
+	at, err := query.Locations(s.ctx, s.node, "counts")
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -224,8 +230,7 @@ func (s *scene) failed()  { s.failedWith(func(*scene) {}) }
 
 // failingWith has two threads, of which one fails, which ends the node, while the other is held in a record.
 func (s *scene) failingWith(hold func(*scene)) {
-	s.running(threads(2), ends)
-	s.awaitShares()
+	s.spread(ends)
 	hold(s)
 	s.say(0, "block", matrixKeys(0)[0])
 	s.say(1, "poison", matrixKeys(1)[0])
@@ -255,8 +260,7 @@ func (s *scene) removed() {
 
 // removedToAnother has two threads, one of which is removed, and another node that takes its partition over.
 func (s *scene) removedToAnother() {
-	s.running(threads(2))
-	s.awaitShares()
+	s.spread()
 	s.another()
 	s.there.awaitStatus("is RUNNING", func(st matrixStatus) bool { return st.State == "RUNNING" })
 	s.node.do("/remove?thread=thread-1")

@@ -54,8 +54,8 @@ type checker struct {
 	tally
 }
 
-func newChecker(name string, h *history, origin time.Time) *checker {
-	return &checker{name: name, history: h, origin: origin, seen: map[string]int64{}, tally: tally{kinds: map[query.Kind]int{}}}
+func newChecker(name string, h *history) *checker {
+	return &checker{name: name, history: h, seen: map[string]int64{}, tally: tally{kinds: map[query.Kind]int{}}}
 }
 
 func (c *checker) take(a answer) {
@@ -70,6 +70,10 @@ func (c *checker) take(a answer) {
 	case a.untyped != nil:
 		c.untyped++
 		c.note("untyped: %s: %v", a.key, a.untyped)
+	case a.kind != 0 && a.kind.Retry() == query.Never:
+		c.lies++
+		c.note("lie: %s of %s: there is nothing wrong with the question, and the answer is %s", a.key, c.name, a.kind)
+		c.kinds[a.kind]++
 	case a.kind != 0:
 		c.kinds[a.kind]++
 		switch a.kind {

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/storm/ask"
 	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/query/querypb"
 	"github.com/millrace-io/millrace/record"
@@ -27,7 +26,8 @@ func judged(answers ...answer) *checker {
 	other := keysOf()[0][1]
 	h.add(0, key0, other, key0)
 	h.add(0, other, key0)
-	c := newChecker("client", h, origin)
+	c := newChecker("client", h)
+	c.origin = origin
 	for _, a := range answers {
 		if a.key == "" {
 			a.key = key0
@@ -190,7 +190,7 @@ func TestAnswersAreWhatTheClientSays(t *testing.T) {
 		"untyped":          {replies{nil, fmt.Errorf("%w: cut", errUntyped)}, answer{position: none}, true},
 	} {
 		a := &asker{client: keeping{Client: c.replies}, limit: time.Second, pulse: &pulse{}}
-		got := a.ask(0, key0, false)
+		got := a.ask(0, key0)
 		if got.count != c.want.count || got.position != c.want.position || got.kind != c.want.kind || (got.untyped != nil) != c.untyped {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -258,21 +258,18 @@ func TestBrowsersOnlyGet(t *testing.T) {
 
 // A node that was killed is no reason for an untyped answer, and one that was not is.
 func TestWhatALostConnectionMeans(t *testing.T) {
-	m := &member{Client: ask.Client{Address: "127.0.0.1:1", HTTP: http.DefaultClient}}
+	m := &member{address: "127.0.0.1:1", http: http.DefaultClient}
 	q := &querypb.Get{About: &querypb.About{Store: "counts"}}
-	for _, c := range []query.Client{messenger{m}, browser{m}} {
-		m.down.Store(false)
-		if _, err := c.Ask(t.Context(), q); !errors.Is(err, errUntyped) {
-			t.Error(err)
-		}
-		m.down.Store(true)
-		if _, err := c.Ask(t.Context(), q); !errors.Is(err, query.ErrStreamThreadNotRunning) {
-			t.Error(err)
-		}
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, err := c.Ask(ended, q); !errors.Is(err, query.ErrDeadlineExceeded) {
-			t.Error(err)
-		}
+	if _, err := (browser{m}).Ask(t.Context(), q); !errors.Is(err, errUntyped) {
+		t.Error(err)
+	}
+	m.down.Store(true)
+	if _, err := (browser{m}).Ask(t.Context(), q); !errors.Is(err, query.ErrStreamThreadNotRunning) {
+		t.Error(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := (browser{m}).Ask(ended, q); !errors.Is(err, query.ErrDeadlineExceeded) {
+		t.Error(err)
 	}
 }

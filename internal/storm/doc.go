@@ -6,12 +6,12 @@
 //
 // The nodes are children of this process that run the same binary: a count of records by key. A feeder, the only writer of
 // each input partition, knows which key is at which offset, so what a key's count is at each position. Each client is a
-// goroutine that asks one question at a time, for a key by chance, of query.Nodes over the three: most by the messages of
-// querypb in HTTP requests, whose replies carry a position, some by the node's own HTTP handler, whose answers do not yet.
+// goroutine that asks one question at a time, for a key by chance, of all nodes: five of eight as actors do, two by the same
+// messages over HTTP, and one by the pages that people read, which tell no position.
 //
 // Every answer is checked:
 //
-//   - it is a value or a typed failure: anything else, such as a connection that a living node cuts, is untyped;
+//   - it is a value or a typed failure: anything else is untyped, and a failure that blames the question is a lie;
 //   - it comes at most 50 ms after its deadline, or it is late. What this process itself stood still in that time, as a
 //     clock of its own measures, is not counted;
 //   - a value is what the feeder's history says for the position that it reports, and no client sees the position of a

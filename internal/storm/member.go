@@ -13,15 +13,15 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/millrace-io/millrace/internal/storm/ask"
 )
 
 // member is one of the three nodes: its process, and how to ask it. Its process is for one goroutine.
 type member struct {
-	ask.Client
 	name string
 	dir  string
+	// address is where it is asked, control where it is told what to do.
+	address, control string
+	http             *http.Client
 	// down is set before the process is killed.
 	down    atomic.Bool
 	process *exec.Cmd
@@ -31,7 +31,7 @@ type member struct {
 // startMember runs a node; it has said where it listens when this returns.
 func startMember(number int, dir string, brokers []string, clients int) (*member, error) {
 	m := &member{name: fmt.Sprintf("node-%d", number), exited: make(chan struct{}),
-		Client: ask.Client{HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}}}
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}}
 	m.dir = filepath.Join(dir, m.name)
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		return nil, err
@@ -56,12 +56,12 @@ func startMember(number int, dir string, brokers []string, clients int) (*member
 	}
 	lines := bufio.NewScanner(said)
 	lines.Scan()
-	m.Address = lines.Text()
+	m.address, m.control, _ = strings.Cut(lines.Text(), " ")
 	go func() {
 		defer close(m.exited)
 		m.process.Wait() // how it ended is in ProcessState
 	}()
-	if m.Address == "" {
+	if m.control == "" {
 		return m, errors.New(m.name + " has not said where it listens")
 	}
 	return m, nil
@@ -74,7 +74,7 @@ func (m *member) kill() {
 	m.down.Store(true)
 	m.process.Process.Kill() // it may have ended already
 	<-m.exited
-	m.HTTP.CloseIdleConnections()
+	m.http.CloseIdleConnections()
 }
 
 // alive is an error if the process has ended and was not killed.
@@ -92,7 +92,7 @@ func (m *member) alive() error {
 func (m *member) status(ctx context.Context) (s status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	_, body, err := m.Request(ctx, http.MethodGet, "/status", nil)
+	_, body, err := m.request(ctx, http.MethodGet, m.control, "/status", nil)
 	if err == nil {
 		err = json.Unmarshal(body, &s)
 	}
@@ -101,7 +101,7 @@ func (m *member) status(ctx context.Context) (s status, err error) {
 
 // rebalance is the forced one.
 func (m *member) rebalance(ctx context.Context) error {
-	status, body, err := m.Request(ctx, http.MethodPost, "/rebalance", nil)
+	status, body, err := m.request(ctx, http.MethodPost, m.control, "/rebalance", nil)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("%s does not rebalance: %s", m.name, strings.TrimSpace(string(body)))
 	}

@@ -13,13 +13,12 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/internal/storm/ask"
 )
 
 // session is how long the group waits for a node that was killed: the least that brokers accept.
 const session = 6 * time.Second
 
-// nodeMain is a child process: a node and its door. It says its address on standard output, and ends when it is killed.
+// nodeMain is a child process: a node and its door. It says both addresses on standard output, and ends when it is killed.
 func nodeMain(args []string) int {
 	flags := flag.NewFlagSet("node", flag.ContinueOnError)
 	brokers := flags.String("brokers", "", "host:port,…")
@@ -45,20 +44,18 @@ func runNode(brokers []string, state string, log *slog.Logger) error {
 		return err
 	}
 	node, err := millrace.New(application, top, millrace.WithBrokers(brokers...), millrace.WithStateDir(state), millrace.WithThreads(2),
-		millrace.WithSessionTimeout(session), millrace.WithEndpoint(l.Addr().String()), millrace.WithLogger(log))
+		millrace.WithSessionTimeout(session), millrace.WithRemote("127.0.0.1:0"), millrace.WithLogger(log))
 	if err != nil {
 		return err
 	}
 	go http.Serve(l, door(node)) // it ends with the process
-	fmt.Println(l.Addr())
+	fmt.Println(node.RemoteAddress(), l.Addr())
 	return node.Run(context.Background())
 }
 
-// door is the node's own handler, the questions of querypb, and what the storm itself asks.
+// door is what the storm itself tells and asks a node.
 func door(node *millrace.Node) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/", node.Handler())
-	mux.Handle(ask.Path, ask.Handler(node))
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		json.NewEncoder(w).Encode(status{node.State().String(), len(node.Owned())}) // the reader has gone; nothing is to be done
 	})

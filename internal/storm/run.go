@@ -154,15 +154,22 @@ func (r *run) broken() error {
 
 // ask is the storm itself.
 func (r *run) ask(ctx context.Context) error {
+	for i := range r.clients {
+		a, err := newAsker(ctx, i, r.nodes, r.settings, r.history, r.pulse)
+		if err != nil {
+			return err
+		}
+		defer a.end()
+		r.askers = append(r.askers, a)
+	}
 	asking, stop := context.WithTimeout(ctx, r.duration)
 	defer stop()
 	origin := time.Now()
 	var done sync.WaitGroup
 	done.Go(func() { r.pulse.run(asking) })
-	for i := range r.clients {
-		a := newAsker(i, r.nodes, r.settings, r.history, r.pulse, origin)
-		r.askers = append(r.askers, a)
-		done.Go(func() { a.run(asking, i%browsing == browsing-1) })
+	for _, a := range r.askers {
+		a.checker.origin = origin
+		done.Go(func() { a.run(asking) })
 	}
 	err := r.strike(asking, origin)
 	if err != nil {
