@@ -422,7 +422,8 @@ func (x *Open) GetAbout() *About {
 	return nil
 }
 
-// Get asks for one key. It is answered by a Value.
+// Get asks for one key. It is answered by a Value. The key of a window or session store is the one of its changelog: key,
+// start (8 bytes) and sequence number (4), or key, end (8) and start (8), big endian; other bytes are InvalidQuery.
 type Get struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	About *About                 `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
@@ -545,7 +546,10 @@ type Range struct {
 	LimitEntries int32 `protobuf:"varint,6,opt,name=limit_entries,json=limitEntries,proto3" json:"limit_entries,omitempty"`
 	LimitBytes   int32 `protobuf:"varint,7,opt,name=limit_bytes,json=limitBytes,proto3" json:"limit_bytes,omitempty"`
 	// The last key that was delivered; the page starts with the one after it, in the direction of the scan.
-	Resume        []byte `protobuf:"bytes,8,opt,name=resume,proto3,oneof" json:"resume,omitempty"`
+	Resume []byte `protobuf:"bytes,8,opt,name=resume,proto3,oneof" json:"resume,omitempty"`
+	// For window and session stores: which of the windows between from and to are meant. The store looks at each window's
+	// own key and times, because their keys interleave in byte order.
+	Windows       *Windows `protobuf:"bytes,9,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -636,6 +640,102 @@ func (x *Range) GetResume() []byte {
 	return nil
 }
 
+func (x *Range) GetWindows() *Windows {
+	if x != nil {
+		return x.Windows
+	}
+	return nil
+}
+
+// Windows chooses among the windows of a window store or a session store. All bounds are included; an absent one is open.
+// Times are in milliseconds since the Unix epoch and compared as signed numbers. An empty Windows means all.
+type Windows struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Keys as the key codec writes them, without the times behind them; an empty key is a key.
+	KeyFrom []byte `protobuf:"bytes,1,opt,name=key_from,json=keyFrom,proto3,oneof" json:"key_from,omitempty"`
+	KeyTo   []byte `protobuf:"bytes,2,opt,name=key_to,json=keyTo,proto3,oneof" json:"key_to,omitempty"`
+	// The start of the window or session.
+	StartFrom *int64 `protobuf:"varint,3,opt,name=start_from,json=startFrom,proto3,oneof" json:"start_from,omitempty"`
+	StartTo   *int64 `protobuf:"varint,4,opt,name=start_to,json=startTo,proto3,oneof" json:"start_to,omitempty"`
+	// The end of the session, which is the time of its last record. A window store keeps no ends: InvalidQuery.
+	EndFrom       *int64 `protobuf:"varint,5,opt,name=end_from,json=endFrom,proto3,oneof" json:"end_from,omitempty"`
+	EndTo         *int64 `protobuf:"varint,6,opt,name=end_to,json=endTo,proto3,oneof" json:"end_to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Windows) Reset() {
+	*x = Windows{}
+	mi := &file_query_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Windows) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Windows) ProtoMessage() {}
+
+func (x *Windows) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Windows.ProtoReflect.Descriptor instead.
+func (*Windows) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Windows) GetKeyFrom() []byte {
+	if x != nil {
+		return x.KeyFrom
+	}
+	return nil
+}
+
+func (x *Windows) GetKeyTo() []byte {
+	if x != nil {
+		return x.KeyTo
+	}
+	return nil
+}
+
+func (x *Windows) GetStartFrom() int64 {
+	if x != nil && x.StartFrom != nil {
+		return *x.StartFrom
+	}
+	return 0
+}
+
+func (x *Windows) GetStartTo() int64 {
+	if x != nil && x.StartTo != nil {
+		return *x.StartTo
+	}
+	return 0
+}
+
+func (x *Windows) GetEndFrom() int64 {
+	if x != nil && x.EndFrom != nil {
+		return *x.EndFrom
+	}
+	return 0
+}
+
+func (x *Windows) GetEndTo() int64 {
+	if x != nil && x.EndTo != nil {
+		return *x.EndTo
+	}
+	return 0
+}
+
 // Count asks for the number of entries. It is answered by a CountReply.
 type Count struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -648,7 +748,7 @@ type Count struct {
 
 func (x *Count) Reset() {
 	*x = Count{}
-	mi := &file_query_proto_msgTypes[5]
+	mi := &file_query_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -660,7 +760,7 @@ func (x *Count) String() string {
 func (*Count) ProtoMessage() {}
 
 func (x *Count) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[5]
+	mi := &file_query_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -673,7 +773,7 @@ func (x *Count) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Count.ProtoReflect.Descriptor instead.
 func (*Count) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{5}
+	return file_query_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Count) GetAbout() *About {
@@ -700,7 +800,7 @@ type ListStores struct {
 
 func (x *ListStores) Reset() {
 	*x = ListStores{}
-	mi := &file_query_proto_msgTypes[6]
+	mi := &file_query_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -712,7 +812,7 @@ func (x *ListStores) String() string {
 func (*ListStores) ProtoMessage() {}
 
 func (x *ListStores) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[6]
+	mi := &file_query_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -725,7 +825,7 @@ func (x *ListStores) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStores.ProtoReflect.Descriptor instead.
 func (*ListStores) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{6}
+	return file_query_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListStores) GetAbout() *About {
@@ -747,7 +847,7 @@ type Locate struct {
 
 func (x *Locate) Reset() {
 	*x = Locate{}
-	mi := &file_query_proto_msgTypes[7]
+	mi := &file_query_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -759,7 +859,7 @@ func (x *Locate) String() string {
 func (*Locate) ProtoMessage() {}
 
 func (x *Locate) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[7]
+	mi := &file_query_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -772,7 +872,7 @@ func (x *Locate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Locate.ProtoReflect.Descriptor instead.
 func (*Locate) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{7}
+	return file_query_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Locate) GetAbout() *About {
@@ -800,7 +900,7 @@ type ListRestores struct {
 
 func (x *ListRestores) Reset() {
 	*x = ListRestores{}
-	mi := &file_query_proto_msgTypes[8]
+	mi := &file_query_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -812,7 +912,7 @@ func (x *ListRestores) String() string {
 func (*ListRestores) ProtoMessage() {}
 
 func (x *ListRestores) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[8]
+	mi := &file_query_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -825,7 +925,7 @@ func (x *ListRestores) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRestores.ProtoReflect.Descriptor instead.
 func (*ListRestores) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{8}
+	return file_query_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListRestores) GetAbout() *About {
@@ -847,7 +947,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_query_proto_msgTypes[9]
+	mi := &file_query_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +959,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[9]
+	mi := &file_query_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +972,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{9}
+	return file_query_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Entry) GetKey() []byte {
@@ -908,7 +1008,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_query_proto_msgTypes[10]
+	mi := &file_query_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -920,7 +1020,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[10]
+	mi := &file_query_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -933,7 +1033,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{10}
+	return file_query_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Position) GetTopic() string {
@@ -969,7 +1069,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_query_proto_msgTypes[11]
+	mi := &file_query_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -981,7 +1081,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[11]
+	mi := &file_query_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -994,7 +1094,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{11}
+	return file_query_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Lease) GetKind() string {
@@ -1031,7 +1131,7 @@ type Value struct {
 
 func (x *Value) Reset() {
 	*x = Value{}
-	mi := &file_query_proto_msgTypes[12]
+	mi := &file_query_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1143,7 @@ func (x *Value) String() string {
 func (*Value) ProtoMessage() {}
 
 func (x *Value) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[12]
+	mi := &file_query_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1156,7 @@ func (x *Value) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Value.ProtoReflect.Descriptor instead.
 func (*Value) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{12}
+	return file_query_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Value) GetPresent() bool {
@@ -1084,15 +1184,17 @@ func (x *Value) GetTimestamp() int64 {
 type Page struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Entries []*Entry               `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
-	// Whether the scan goes on after the last entry. Ask again with resume = the last entry's key.
-	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// Whether the scan goes on after the last entry. Ask again with resume = the last entry's key, or resume below if it is set.
+	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// How far the store has looked, if that is behind the last entry. A page of windows may be empty and go on.
+	Resume        []byte `protobuf:"bytes,3,opt,name=resume,proto3,oneof" json:"resume,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Page) Reset() {
 	*x = Page{}
-	mi := &file_query_proto_msgTypes[13]
+	mi := &file_query_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1206,7 @@ func (x *Page) String() string {
 func (*Page) ProtoMessage() {}
 
 func (x *Page) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[13]
+	mi := &file_query_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1219,7 @@ func (x *Page) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Page.ProtoReflect.Descriptor instead.
 func (*Page) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{13}
+	return file_query_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Page) GetEntries() []*Entry {
@@ -1134,6 +1236,13 @@ func (x *Page) GetMore() bool {
 	return false
 }
 
+func (x *Page) GetResume() []byte {
+	if x != nil {
+		return x.Resume
+	}
+	return nil
+}
+
 type CountReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entries       int64                  `protobuf:"varint,1,opt,name=entries,proto3" json:"entries,omitempty"`
@@ -1144,7 +1253,7 @@ type CountReply struct {
 
 func (x *CountReply) Reset() {
 	*x = CountReply{}
-	mi := &file_query_proto_msgTypes[14]
+	mi := &file_query_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1156,7 +1265,7 @@ func (x *CountReply) String() string {
 func (*CountReply) ProtoMessage() {}
 
 func (x *CountReply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[14]
+	mi := &file_query_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1169,7 +1278,7 @@ func (x *CountReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountReply.ProtoReflect.Descriptor instead.
 func (*CountReply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{14}
+	return file_query_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CountReply) GetEntries() int64 {
@@ -1196,7 +1305,7 @@ type Values struct {
 
 func (x *Values) Reset() {
 	*x = Values{}
-	mi := &file_query_proto_msgTypes[15]
+	mi := &file_query_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1208,7 +1317,7 @@ func (x *Values) String() string {
 func (*Values) ProtoMessage() {}
 
 func (x *Values) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[15]
+	mi := &file_query_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1221,7 +1330,7 @@ func (x *Values) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Values.ProtoReflect.Descriptor instead.
 func (*Values) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{15}
+	return file_query_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Values) GetValues() []*Value {
@@ -1245,7 +1354,7 @@ type Store struct {
 
 func (x *Store) Reset() {
 	*x = Store{}
-	mi := &file_query_proto_msgTypes[16]
+	mi := &file_query_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1366,7 @@ func (x *Store) String() string {
 func (*Store) ProtoMessage() {}
 
 func (x *Store) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[16]
+	mi := &file_query_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1379,7 @@ func (x *Store) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Store.ProtoReflect.Descriptor instead.
 func (*Store) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{16}
+	return file_query_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Store) GetName() string {
@@ -1319,7 +1428,7 @@ type StoreList struct {
 
 func (x *StoreList) Reset() {
 	*x = StoreList{}
-	mi := &file_query_proto_msgTypes[17]
+	mi := &file_query_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1440,7 @@ func (x *StoreList) String() string {
 func (*StoreList) ProtoMessage() {}
 
 func (x *StoreList) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[17]
+	mi := &file_query_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1453,7 @@ func (x *StoreList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreList.ProtoReflect.Descriptor instead.
 func (*StoreList) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{17}
+	return file_query_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StoreList) GetStores() []*Store {
@@ -1381,7 +1490,7 @@ type Location struct {
 
 func (x *Location) Reset() {
 	*x = Location{}
-	mi := &file_query_proto_msgTypes[18]
+	mi := &file_query_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1393,7 +1502,7 @@ func (x *Location) String() string {
 func (*Location) ProtoMessage() {}
 
 func (x *Location) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[18]
+	mi := &file_query_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1406,7 +1515,7 @@ func (x *Location) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Location.ProtoReflect.Descriptor instead.
 func (*Location) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{18}
+	return file_query_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Location) GetPartition() int32 {
@@ -1471,7 +1580,7 @@ type Locations struct {
 
 func (x *Locations) Reset() {
 	*x = Locations{}
-	mi := &file_query_proto_msgTypes[19]
+	mi := &file_query_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1592,7 @@ func (x *Locations) String() string {
 func (*Locations) ProtoMessage() {}
 
 func (x *Locations) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[19]
+	mi := &file_query_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1605,7 @@ func (x *Locations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Locations.ProtoReflect.Descriptor instead.
 func (*Locations) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{19}
+	return file_query_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Locations) GetPartitions() int32 {
@@ -1533,7 +1642,7 @@ type Restore struct {
 
 func (x *Restore) Reset() {
 	*x = Restore{}
-	mi := &file_query_proto_msgTypes[20]
+	mi := &file_query_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +1654,7 @@ func (x *Restore) String() string {
 func (*Restore) ProtoMessage() {}
 
 func (x *Restore) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[20]
+	mi := &file_query_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1667,7 @@ func (x *Restore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restore.ProtoReflect.Descriptor instead.
 func (*Restore) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{20}
+	return file_query_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Restore) GetStore() string {
@@ -1599,7 +1708,7 @@ type RestoreList struct {
 
 func (x *RestoreList) Reset() {
 	*x = RestoreList{}
-	mi := &file_query_proto_msgTypes[21]
+	mi := &file_query_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1611,7 +1720,7 @@ func (x *RestoreList) String() string {
 func (*RestoreList) ProtoMessage() {}
 
 func (x *RestoreList) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[21]
+	mi := &file_query_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1624,7 +1733,7 @@ func (x *RestoreList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreList.ProtoReflect.Descriptor instead.
 func (*RestoreList) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{21}
+	return file_query_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RestoreList) GetRestores() []*Restore {
@@ -1646,7 +1755,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_query_proto_msgTypes[22]
+	mi := &file_query_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +1767,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[22]
+	mi := &file_query_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,7 +1780,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{22}
+	return file_query_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Progress) GetRestored() int64 {
@@ -1724,7 +1833,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_query_proto_msgTypes[23]
+	mi := &file_query_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1736,7 +1845,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[23]
+	mi := &file_query_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1749,7 +1858,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{23}
+	return file_query_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Failure) GetKind() Kind {
@@ -1888,7 +1997,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_query_proto_msgTypes[24]
+	mi := &file_query_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +2009,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[24]
+	mi := &file_query_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +2022,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{24}
+	return file_query_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Reply) GetStore() string {
@@ -2146,7 +2255,7 @@ const file_query_proto_rawDesc = "" +
 	"\x04_key\"M\n" +
 	"\aGetMany\x12.\n" +
 	"\x05about\x18\x01 \x01(\v2\x18.millrace.query.v1.AboutR\x05about\x12\x12\n" +
-	"\x04keys\x18\x02 \x03(\fR\x04keys\"\xa0\x02\n" +
+	"\x04keys\x18\x02 \x03(\fR\x04keys\"\xe7\x02\n" +
 	"\x05Range\x12.\n" +
 	"\x05about\x18\x01 \x01(\v2\x18.millrace.query.v1.AboutR\x05about\x12\x17\n" +
 	"\x04from\x18\x02 \x01(\fH\x00R\x04from\x88\x01\x01\x12\x13\n" +
@@ -2156,10 +2265,27 @@ const file_query_proto_rawDesc = "" +
 	"\rlimit_entries\x18\x06 \x01(\x05R\flimitEntries\x12\x1f\n" +
 	"\vlimit_bytes\x18\a \x01(\x05R\n" +
 	"limitBytes\x12\x1b\n" +
-	"\x06resume\x18\b \x01(\fH\x02R\x06resume\x88\x01\x01B\a\n" +
+	"\x06resume\x18\b \x01(\fH\x02R\x06resume\x88\x01\x01\x129\n" +
+	"\awindows\x18\t \x01(\v2\x1a.millrace.query.v1.WindowsH\x03R\awindows\x88\x01\x01B\a\n" +
 	"\x05_fromB\x05\n" +
 	"\x03_toB\t\n" +
-	"\a_resume\"Y\n" +
+	"\a_resumeB\n" +
+	"\n" +
+	"\b_windows\"\x91\x02\n" +
+	"\aWindows\x12\x1e\n" +
+	"\bkey_from\x18\x01 \x01(\fH\x00R\akeyFrom\x88\x01\x01\x12\x1a\n" +
+	"\x06key_to\x18\x02 \x01(\fH\x01R\x05keyTo\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"start_from\x18\x03 \x01(\x03H\x02R\tstartFrom\x88\x01\x01\x12\x1e\n" +
+	"\bstart_to\x18\x04 \x01(\x03H\x03R\astartTo\x88\x01\x01\x12\x1e\n" +
+	"\bend_from\x18\x05 \x01(\x03H\x04R\aendFrom\x88\x01\x01\x12\x1a\n" +
+	"\x06end_to\x18\x06 \x01(\x03H\x05R\x05endTo\x88\x01\x01B\v\n" +
+	"\t_key_fromB\t\n" +
+	"\a_key_toB\r\n" +
+	"\v_start_fromB\v\n" +
+	"\t_start_toB\v\n" +
+	"\t_end_fromB\t\n" +
+	"\a_end_to\"Y\n" +
 	"\x05Count\x12.\n" +
 	"\x05about\x18\x01 \x01(\v2\x18.millrace.query.v1.AboutR\x05about\x12 \n" +
 	"\vapproximate\x18\x02 \x01(\bR\vapproximate\"<\n" +
@@ -2188,10 +2314,12 @@ const file_query_proto_rawDesc = "" +
 	"\x05Value\x12\x18\n" +
 	"\apresent\x18\x01 \x01(\bR\apresent\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x1c\n" +
-	"\ttimestamp\x18\x03 \x01(\x03R\ttimestamp\"N\n" +
+	"\ttimestamp\x18\x03 \x01(\x03R\ttimestamp\"v\n" +
 	"\x04Page\x122\n" +
 	"\aentries\x18\x01 \x03(\v2\x18.millrace.query.v1.EntryR\aentries\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"H\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12\x1b\n" +
+	"\x06resume\x18\x03 \x01(\fH\x00R\x06resume\x88\x01\x01B\t\n" +
+	"\a_resume\"H\n" +
 	"\n" +
 	"CountReply\x12\x18\n" +
 	"\aentries\x18\x01 \x01(\x03R\aentries\x12 \n" +
@@ -2321,7 +2449,7 @@ func file_query_proto_rawDescGZIP() []byte {
 }
 
 var file_query_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_query_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_query_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_query_proto_goTypes = []any{
 	(Kind)(0),            // 0: millrace.query.v1.Kind
 	(Retry)(0),           // 1: millrace.query.v1.Retry
@@ -2331,64 +2459,66 @@ var file_query_proto_goTypes = []any{
 	(*Get)(nil),          // 5: millrace.query.v1.Get
 	(*GetMany)(nil),      // 6: millrace.query.v1.GetMany
 	(*Range)(nil),        // 7: millrace.query.v1.Range
-	(*Count)(nil),        // 8: millrace.query.v1.Count
-	(*ListStores)(nil),   // 9: millrace.query.v1.ListStores
-	(*Locate)(nil),       // 10: millrace.query.v1.Locate
-	(*ListRestores)(nil), // 11: millrace.query.v1.ListRestores
-	(*Entry)(nil),        // 12: millrace.query.v1.Entry
-	(*Position)(nil),     // 13: millrace.query.v1.Position
-	(*Lease)(nil),        // 14: millrace.query.v1.Lease
-	(*Value)(nil),        // 15: millrace.query.v1.Value
-	(*Page)(nil),         // 16: millrace.query.v1.Page
-	(*CountReply)(nil),   // 17: millrace.query.v1.CountReply
-	(*Values)(nil),       // 18: millrace.query.v1.Values
-	(*Store)(nil),        // 19: millrace.query.v1.Store
-	(*StoreList)(nil),    // 20: millrace.query.v1.StoreList
-	(*Location)(nil),     // 21: millrace.query.v1.Location
-	(*Locations)(nil),    // 22: millrace.query.v1.Locations
-	(*Restore)(nil),      // 23: millrace.query.v1.Restore
-	(*RestoreList)(nil),  // 24: millrace.query.v1.RestoreList
-	(*Progress)(nil),     // 25: millrace.query.v1.Progress
-	(*Failure)(nil),      // 26: millrace.query.v1.Failure
-	(*Reply)(nil),        // 27: millrace.query.v1.Reply
+	(*Windows)(nil),      // 8: millrace.query.v1.Windows
+	(*Count)(nil),        // 9: millrace.query.v1.Count
+	(*ListStores)(nil),   // 10: millrace.query.v1.ListStores
+	(*Locate)(nil),       // 11: millrace.query.v1.Locate
+	(*ListRestores)(nil), // 12: millrace.query.v1.ListRestores
+	(*Entry)(nil),        // 13: millrace.query.v1.Entry
+	(*Position)(nil),     // 14: millrace.query.v1.Position
+	(*Lease)(nil),        // 15: millrace.query.v1.Lease
+	(*Value)(nil),        // 16: millrace.query.v1.Value
+	(*Page)(nil),         // 17: millrace.query.v1.Page
+	(*CountReply)(nil),   // 18: millrace.query.v1.CountReply
+	(*Values)(nil),       // 19: millrace.query.v1.Values
+	(*Store)(nil),        // 20: millrace.query.v1.Store
+	(*StoreList)(nil),    // 21: millrace.query.v1.StoreList
+	(*Location)(nil),     // 22: millrace.query.v1.Location
+	(*Locations)(nil),    // 23: millrace.query.v1.Locations
+	(*Restore)(nil),      // 24: millrace.query.v1.Restore
+	(*RestoreList)(nil),  // 25: millrace.query.v1.RestoreList
+	(*Progress)(nil),     // 26: millrace.query.v1.Progress
+	(*Failure)(nil),      // 27: millrace.query.v1.Failure
+	(*Reply)(nil),        // 28: millrace.query.v1.Reply
 }
 var file_query_proto_depIdxs = []int32{
-	13, // 0: millrace.query.v1.About.at_least:type_name -> millrace.query.v1.Position
+	14, // 0: millrace.query.v1.About.at_least:type_name -> millrace.query.v1.Position
 	3,  // 1: millrace.query.v1.Open.about:type_name -> millrace.query.v1.About
 	3,  // 2: millrace.query.v1.Get.about:type_name -> millrace.query.v1.About
 	3,  // 3: millrace.query.v1.GetMany.about:type_name -> millrace.query.v1.About
 	3,  // 4: millrace.query.v1.Range.about:type_name -> millrace.query.v1.About
-	3,  // 5: millrace.query.v1.Count.about:type_name -> millrace.query.v1.About
-	3,  // 6: millrace.query.v1.ListStores.about:type_name -> millrace.query.v1.About
-	3,  // 7: millrace.query.v1.Locate.about:type_name -> millrace.query.v1.About
-	3,  // 8: millrace.query.v1.ListRestores.about:type_name -> millrace.query.v1.About
-	12, // 9: millrace.query.v1.Page.entries:type_name -> millrace.query.v1.Entry
-	15, // 10: millrace.query.v1.Values.values:type_name -> millrace.query.v1.Value
-	19, // 11: millrace.query.v1.StoreList.stores:type_name -> millrace.query.v1.Store
-	25, // 12: millrace.query.v1.Location.progress:type_name -> millrace.query.v1.Progress
-	21, // 13: millrace.query.v1.Locations.locations:type_name -> millrace.query.v1.Location
-	25, // 14: millrace.query.v1.Restore.progress:type_name -> millrace.query.v1.Progress
-	23, // 15: millrace.query.v1.RestoreList.restores:type_name -> millrace.query.v1.Restore
-	0,  // 16: millrace.query.v1.Failure.kind:type_name -> millrace.query.v1.Kind
-	1,  // 17: millrace.query.v1.Failure.retry:type_name -> millrace.query.v1.Retry
-	25, // 18: millrace.query.v1.Failure.progress:type_name -> millrace.query.v1.Progress
-	2,  // 19: millrace.query.v1.Failure.wraps:type_name -> millrace.query.v1.Wraps
-	13, // 20: millrace.query.v1.Failure.reached:type_name -> millrace.query.v1.Position
-	13, // 21: millrace.query.v1.Reply.position:type_name -> millrace.query.v1.Position
-	26, // 22: millrace.query.v1.Reply.failure:type_name -> millrace.query.v1.Failure
-	15, // 23: millrace.query.v1.Reply.value:type_name -> millrace.query.v1.Value
-	16, // 24: millrace.query.v1.Reply.page:type_name -> millrace.query.v1.Page
-	17, // 25: millrace.query.v1.Reply.count:type_name -> millrace.query.v1.CountReply
-	14, // 26: millrace.query.v1.Reply.lease:type_name -> millrace.query.v1.Lease
-	18, // 27: millrace.query.v1.Reply.values:type_name -> millrace.query.v1.Values
-	20, // 28: millrace.query.v1.Reply.stores:type_name -> millrace.query.v1.StoreList
-	22, // 29: millrace.query.v1.Reply.locations:type_name -> millrace.query.v1.Locations
-	24, // 30: millrace.query.v1.Reply.restores:type_name -> millrace.query.v1.RestoreList
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	8,  // 5: millrace.query.v1.Range.windows:type_name -> millrace.query.v1.Windows
+	3,  // 6: millrace.query.v1.Count.about:type_name -> millrace.query.v1.About
+	3,  // 7: millrace.query.v1.ListStores.about:type_name -> millrace.query.v1.About
+	3,  // 8: millrace.query.v1.Locate.about:type_name -> millrace.query.v1.About
+	3,  // 9: millrace.query.v1.ListRestores.about:type_name -> millrace.query.v1.About
+	13, // 10: millrace.query.v1.Page.entries:type_name -> millrace.query.v1.Entry
+	16, // 11: millrace.query.v1.Values.values:type_name -> millrace.query.v1.Value
+	20, // 12: millrace.query.v1.StoreList.stores:type_name -> millrace.query.v1.Store
+	26, // 13: millrace.query.v1.Location.progress:type_name -> millrace.query.v1.Progress
+	22, // 14: millrace.query.v1.Locations.locations:type_name -> millrace.query.v1.Location
+	26, // 15: millrace.query.v1.Restore.progress:type_name -> millrace.query.v1.Progress
+	24, // 16: millrace.query.v1.RestoreList.restores:type_name -> millrace.query.v1.Restore
+	0,  // 17: millrace.query.v1.Failure.kind:type_name -> millrace.query.v1.Kind
+	1,  // 18: millrace.query.v1.Failure.retry:type_name -> millrace.query.v1.Retry
+	26, // 19: millrace.query.v1.Failure.progress:type_name -> millrace.query.v1.Progress
+	2,  // 20: millrace.query.v1.Failure.wraps:type_name -> millrace.query.v1.Wraps
+	14, // 21: millrace.query.v1.Failure.reached:type_name -> millrace.query.v1.Position
+	14, // 22: millrace.query.v1.Reply.position:type_name -> millrace.query.v1.Position
+	27, // 23: millrace.query.v1.Reply.failure:type_name -> millrace.query.v1.Failure
+	16, // 24: millrace.query.v1.Reply.value:type_name -> millrace.query.v1.Value
+	17, // 25: millrace.query.v1.Reply.page:type_name -> millrace.query.v1.Page
+	18, // 26: millrace.query.v1.Reply.count:type_name -> millrace.query.v1.CountReply
+	15, // 27: millrace.query.v1.Reply.lease:type_name -> millrace.query.v1.Lease
+	19, // 28: millrace.query.v1.Reply.values:type_name -> millrace.query.v1.Values
+	21, // 29: millrace.query.v1.Reply.stores:type_name -> millrace.query.v1.StoreList
+	23, // 30: millrace.query.v1.Reply.locations:type_name -> millrace.query.v1.Locations
+	25, // 31: millrace.query.v1.Reply.restores:type_name -> millrace.query.v1.RestoreList
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_query_proto_init() }
@@ -2399,9 +2529,11 @@ func file_query_proto_init() {
 	file_query_proto_msgTypes[0].OneofWrappers = []any{}
 	file_query_proto_msgTypes[2].OneofWrappers = []any{}
 	file_query_proto_msgTypes[4].OneofWrappers = []any{}
-	file_query_proto_msgTypes[7].OneofWrappers = []any{}
-	file_query_proto_msgTypes[23].OneofWrappers = []any{}
-	file_query_proto_msgTypes[24].OneofWrappers = []any{
+	file_query_proto_msgTypes[5].OneofWrappers = []any{}
+	file_query_proto_msgTypes[8].OneofWrappers = []any{}
+	file_query_proto_msgTypes[14].OneofWrappers = []any{}
+	file_query_proto_msgTypes[24].OneofWrappers = []any{}
+	file_query_proto_msgTypes[25].OneofWrappers = []any{
 		(*Reply_Failure)(nil),
 		(*Reply_Value)(nil),
 		(*Reply_Page)(nil),
@@ -2418,7 +2550,7 @@ func file_query_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_query_proto_rawDesc), len(file_query_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
