@@ -19,7 +19,7 @@ import (
 func child(t *testing.T) (*exec.Cmd, string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childMode+"=1")
+	cmd.Env = append(os.Environ(), childMode+"=node")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"os"
+	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	wire "github.com/asynkron/protoactor-go/remote"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/millrace-io/millrace/actors"
 	"github.com/millrace-io/millrace/query"
@@ -66,50 +69,90 @@ func TestOwnersAreFollowed(t *testing.T) {
 	}
 }
 
-// A program that uses the library's own remoting asks the PID that StorePID gives, and so does an actor of a node that asks
-// another node.
+// A program that uses the library's own remoting asks the PID that StorePID gives. It is another process, because the
+// library sets variables of the RPC library that others read.
 func TestProtoactorAsksByPID(t *testing.T) {
 	r := start(t, 1, answers)
-	raw := rawSystem(t)
-	ours := start(t, 1, answers)
-	for name, system := range map[string]*actor.ActorSystem{"the library's remoting": raw, "a node's": ours.system} {
-		var wg sync.WaitGroup
-		for i := range 50 {
-			wg.Go(func() {
-				key := fmt.Sprint("key-", i)
-				v, err := system.Root.RequestFuture(actor.NewPID(r.Address(), "app/query/counts/0"), &querypb.Get{Key: []byte(key)}, 20*time.Second).Result()
-				if reply, ok := v.(*querypb.Reply); err != nil || !ok || string(reply.GetValue().GetValue()) != key {
-					t.Errorf("%s: %v, %v", name, v, err)
-				}
-			})
-		}
-		wg.Wait()
-		for id, want := range map[string]querypb.Kind{
-			"app/query/counts/1": querypb.Kind_KIND_INVALID_STATE_STORE_PARTITION, "app/query/counts/9": querypb.Kind_KIND_PARTITION_NOT_IN_STORE,
-			"app/query/nothing/0": querypb.Kind_KIND_UNKNOWN_STATE_STORE,
-		} {
-			v, err := system.Root.RequestFuture(actor.NewPID(r.Address(), id), &querypb.Get{Key: []byte("k")}, 20*time.Second).Result()
-			if reply, ok := v.(*querypb.Reply); err != nil || !ok || reply.GetFailure().GetKind() != want {
-				t.Errorf("%s: %s: %v, %v", name, id, v, err)
-			}
-			if _, there := r.system.ProcessRegistry.GetLocal(id); there {
-				t.Errorf("asking has made %s", id)
-			}
-		}
-		v, err := system.Root.RequestFuture(actor.NewPID(r.Address(), "app/query"), &querypb.ListStores{}, 20*time.Second).Result()
-		if reply, ok := v.(*querypb.Reply); err != nil || !ok || len(reply.GetStores().GetStores()) != 1 {
-			t.Errorf("%s: %v, %v", name, v, err)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childMode+"="+r.Address())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	noGatesMade(t, r)
+}
+
+// askRaw is what that program does; it returns its exit code.
+func askRaw(address string) int {
+	system := actors.NewSystem(slog.New(slog.DiscardHandler))
+	wire.NewRemote(system, wire.Configure("127.0.0.1", 0, wire.WithEndpointWriterQueueSize(1024))).Start()
+	if err := askAll(system, address); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return 0
+}
+
+// An actor of a node asks another node in the same way.
+func TestANodesActorsAskByPID(t *testing.T) {
+	r, ours := start(t, 1, answers), start(t, 1, answers)
+	if err := askAll(ours.system, r.Address()); err != nil {
+		t.Error(err)
+	}
+	noGatesMade(t, r)
+	gone := newRig("127.0.0.1:0")
+	gone.Close()
+	v, err := ours.system.Root.RequestFuture(actor.NewPID(gone.Address(), "app/query/counts/0"), &querypb.Get{Key: []byte("k")}, 20*time.Second).Result()
+	if reply, ok := v.(*querypb.Reply); err != nil || !ok || reply.GetFailure().GetKind() != querypb.Kind_KIND_STREAM_THREAD_NOT_RUNNING {
+		t.Errorf("nobody there: %v, %v", v, err)
+	}
+}
+
+// strange are gates that do not exist, and what they say.
+var strange = map[string]querypb.Kind{
+	"app/query/counts/1": querypb.Kind_KIND_INVALID_STATE_STORE_PARTITION, "app/query/counts/9": querypb.Kind_KIND_PARTITION_NOT_IN_STORE,
+	"app/query/nothing/0": querypb.Kind_KIND_UNKNOWN_STATE_STORE,
+}
+
+func noGatesMade(t *testing.T, r *rig) {
+	t.Helper()
+	for id := range strange {
+		if _, there := r.system.ProcessRegistry.GetLocal(id); there {
+			t.Errorf("asking has made %s", id)
 		}
 	}
 }
 
-// rawSystem is an actor system with the library's remoting.
-func rawSystem(t *testing.T) *actor.ActorSystem {
-	system := actors.NewSystem(slog.New(slog.DiscardHandler))
-	l := wire.NewRemote(system, wire.Configure("127.0.0.1", 0, wire.WithEndpointWriterQueueSize(1024)))
-	l.Start()
-	t.Cleanup(func() { l.Shutdown(true) })
-	return system
+// askAll asks a node from an actor system with remoting, many times at once, and for gates that do not exist.
+func askAll(system *actor.ActorSystem, address string) error {
+	ask := func(id string, q proto.Message) (*querypb.Reply, error) {
+		v, err := system.Root.RequestFuture(actor.NewPID(address, id), q, 20*time.Second).Result()
+		if reply, ok := v.(*querypb.Reply); ok {
+			return reply, err
+		}
+		return nil, fmt.Errorf("%v, %w", v, err)
+	}
+	var group errgroup.Group
+	for i := range 50 {
+		group.Go(func() error {
+			key := fmt.Sprint("key-", i)
+			if reply, err := ask("app/query/counts/0", &querypb.Get{Key: []byte(key)}); err != nil || string(reply.GetValue().GetValue()) != key {
+				return fmt.Errorf("%s: %v, %w", key, reply, err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for id, want := range strange {
+		if reply, err := ask(id, &querypb.Get{Key: []byte("k")}); err != nil || reply.GetFailure().GetKind() != want {
+			return fmt.Errorf("%s: %v, %w", id, reply, err)
+		}
+	}
+	if reply, err := ask("app/query", &querypb.ListStores{}); err != nil || len(reply.GetStores().GetStores()) != 1 {
+		return fmt.Errorf("the node: %v, %w", reply, err)
+	}
+	return nil
 }
 
 // A node that cannot be reached, and one that stands still, end the question in time and with a kind.

@@ -22,15 +22,20 @@ import (
 	"github.com/millrace-io/millrace/topology"
 )
 
-// childMode makes the test binary a node that answers until it is killed.
+// childMode makes the test binary a node that answers until it is killed ("node"), or a program with the library's own
+// remoting that asks the node at the address that it is.
 const childMode = "MILLRACE_TEST_CHILD"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childMode) != "" {
+	switch mode := os.Getenv(childMode); mode {
+	case "":
+	case "node":
 		r := newRig("127.0.0.1:0")
 		r.serve(1, answers)
 		fmt.Println(r.Address())
 		select {}
+	default:
+		os.Exit(askRaw(mode))
 	}
 	goleak.VerifyTestMain(m)
 }
