@@ -241,6 +241,24 @@ func TestScheduleLeavesRoomForBothFaultsAndCalm(t *testing.T) {
 	}
 }
 
+// At any time half of the partitions are silent, and each is every other second.
+func TestSilenceGoesRound(t *testing.T) {
+	for i := range 4 {
+		now, quiet := origin.Add(time.Duration(i)*time.Second), 0
+		for p := range int32(partitions) {
+			if silent(p, now) {
+				quiet++
+			}
+			if silent(p, now) == silent(p, now.Add(time.Second)) {
+				t.Errorf("partition %d does not change after %s", p, now)
+			}
+		}
+		if quiet != partitions/2 {
+			t.Errorf("%d partitions are silent", quiet)
+		}
+	}
+}
+
 func TestFlags(t *testing.T) {
 	for _, bad := range [][]string{{"-duration", "0s"}, {"-clients", "0"}, {"x"}, {"-no"}, {"-deadline", "0"}} {
 		if _, err := parse(bad); err == nil {

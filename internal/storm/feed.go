@@ -74,13 +74,24 @@ func (f *feeder) feed(ctx context.Context, p int32) error {
 	}
 }
 
+// silent is every other second of a partition, half of them at a time: nothing that comes then is counted, so positions move
+// on while no store changes and no changelog is written.
+func silent(p int32, now time.Time) bool { return (now.Unix()+int64(p))%2 == 0 }
+
 func (f *feeder) batch(ctx context.Context, p int32, producer *wire.Producer, random *rand.Rand) error {
 	var keys []string
 	var records []record.Raw
+	value := []byte{counted}
+	if silent(p, time.Now()) {
+		value = []byte{dropped}
+	}
 	for range 1 + int(float64(f.rate)*feedEvery.Seconds()/partitions*2*random.Float64()) {
 		key := f.keys[p][random.IntN(keysPerPart)]
+		records = append(records, record.Raw{Key: []byte(key), Value: value, Timestamp: time.Now().UnixMilli()})
+		if value[0] == dropped {
+			key = "" // it takes an offset and changes nothing
+		}
 		keys = append(keys, key)
-		records = append(records, record.Raw{Key: []byte(key), Value: []byte{1}, Timestamp: time.Now().UnixMilli()})
 	}
 	f.history.add(p, keys...)
 	ctx, cancel := context.WithTimeout(ctx, feedLimit)

@@ -21,9 +21,15 @@ var (
 	counts = topology.NewKeyValueStore("counts", codec.String, codec.Int64)
 )
 
+// The values of records, which say whether they are counted.
+const (
+	dropped byte = iota
+	counted
+)
+
 func build() (*topology.Topology, error) {
 	b := topology.NewBuilder()
-	topology.Count(topology.From(b, lines), counts)
+	topology.Count(topology.Filter(topology.From(b, lines), func(r record.Record[string, []byte]) bool { return r.Value[0] == counted }), counts)
 	return b.Build()
 }
 
