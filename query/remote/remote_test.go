@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -186,7 +187,8 @@ func TestClosingFailsWhatIsOutstanding(t *testing.T) {
 	})
 	for _, scheme := range schemes {
 		c := dial(t, scheme, []string{r.Address()})
-		go func() { <-asked; r.Close() }()
+		closing := r
+		go func() { <-asked; closing.Close() }()
 		_, _, err := query.Get(t.Context(), c, counts, "word", query.Partition(0))
 		if !errors.Is(err, query.ErrStateStoreNotAvailable) || !errors.Is(err, query.ErrFatal) {
 			t.Fatalf("%q: %v", scheme, err)
@@ -212,4 +214,20 @@ func TestClosingFailsWhatIsOutstanding(t *testing.T) {
 		}
 	}
 	r.Close()
+}
+
+// What another process is told of a store that has failed holds nothing of the host.
+func TestNothingOfTheHostLeaves(t *testing.T) {
+	r := start(t, 1, answers)
+	r.Failed("counts", 0, errors.New("open /var/lib/secret/0_0: dial 10.9.8.7:9092: permission denied"))
+	for _, scheme := range schemes {
+		_, _, err := query.Get(t.Context(), dial(t, scheme, []string{r.Address()}), counts, "word", query.Partition(0))
+		f := (*query.Failure)(nil)
+		if !errors.As(err, &f) || f.Kind != query.StoreFailure && f.Kind != query.StreamThreadRebalancing {
+			t.Fatalf("%q: %v", scheme, err)
+		}
+		if told := fmt.Sprintf("%v %+v %v", err, f, f.Cause); strings.Contains(told, "secret") || strings.Contains(told, "10.9.8.7") {
+			t.Errorf("%q: %s", scheme, told)
+		}
+	}
 }
