@@ -5,8 +5,8 @@
 //	go run ./internal/storm -duration 1m -clients 64
 //
 // The nodes are children of this process that run the same binary: a count of records by key. A feeder, the only writer of
-// each input partition, knows which key is at which offset, so what a key's count is at each position; every other second of a partition holds
-// only records that are not counted, so that positions move on where no store changes. Each client is a
+// each input partition, knows which key is at which offset, so what a key's count is at each position. Every other second of
+// a partition holds only records that are not counted, so that positions move on where no store changes. Each client is a
 // goroutine that asks one question at a time, for a key by chance, of all nodes: five of eight as actors do, two by the same
 // messages over HTTP, and one by the pages that people read, which tell no position.
 //
