@@ -322,7 +322,9 @@ func (t *threadStates) publish(id record.TaskID, f func(topology.StoreSpec)) {
 func (n *Node) taskSpec(id record.TaskID) store.TaskSpec {
 	spec := store.TaskSpec{ID: id, ClusterID: n.clusterID, Partition: id.Partition}
 	for _, st := range n.plan.Load().stores(id) {
-		s := store.StoreSpec{Name: st.Name, Kind: st.Kind, KeyCodec: st.KeyCodec, ValueCodec: st.ValueCodec}
+		s := store.StoreSpec{
+			Name: st.Name, Kind: st.Kind, KeyCodec: st.KeyCodec, ValueCodec: st.ValueCodec, Retention: st.Retention, InMemory: st.InMemory,
+		}
 		if st.Changelog {
 			s.Changelog = topology.ChangelogTopic(n.app, st.Name)
 			s.TopicID = n.topicIDs[s.Changelog]
