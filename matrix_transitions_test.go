@@ -98,6 +98,11 @@ func (s *stage) before(partitions ...int32) {
 	if err := s.stop(n); err != nil {
 		s.t.Fatal(err)
 	}
+	for p := range int32(2) { // a connection that is held is held for all partitions of its broker
+		if err := s.c.Kfake().MoveTopicPartition(changelog, p, p); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 // opening is held before the ends of the changelog are known.
@@ -135,11 +140,6 @@ func (s *stage) awaitLease(p int32, want query.Lease) {
 // halfRestored has partition 0 on a thread that runs, and has processed since, while partition 1 is being restored.
 func (s *stage) halfRestored() {
 	s.before(1)
-	for p := range int32(2) { // a connection that is held is held for all partitions of its broker
-		if err := s.c.Kfake().MoveTopicPartition(changelog, p, p); err != nil {
-			s.t.Fatal(err)
-		}
-	}
 	g := s.shutRestores()
 	n := s.run("here:1", millrace.WithThreads(2))
 	g.await(s)
