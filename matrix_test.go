@@ -73,9 +73,13 @@ type stage struct {
 	// node is the one that is asked; partition is the one whose key is asked for.
 	node      *millrace.Node
 	partition int32
-	gates     []*gate
-	view      *query.View[string, int64]
-	scan      *query.KeyValueIterator[string, int64]
+	// next is how much was written to each partition.
+	next  [2]int64
+	gates []*gate
+	// blocks are the lines that hold their thread, each with a channel that lets it go.
+	blocks sync.Map
+	view   *query.View[string, int64]
+	scan   *query.KeyValueIterator[string, int64]
 }
 
 func newStage(t *testing.T) *stage {
@@ -99,9 +103,9 @@ func newStage(t *testing.T) *stage {
 }
 
 // counter counts lines by key. A line that says "poison" breaks the thread each time it is processed, one that says "slip"
-// the first time.
-func counter(t testing.TB) *topology.Topology {
-	t.Helper()
+// the first time, and one that begins with "block" holds it until it is let go.
+func (s *stage) counter() *topology.Topology {
+	s.t.Helper()
 	var slipped sync.Once
 	b := topology.NewBuilder()
 	sound := topology.Filter(topology.From(b, lines), func(r record.Record[string, string]) bool {
@@ -111,12 +115,15 @@ func counter(t testing.TB) *topology.Topology {
 		if r.Value == "slip" {
 			slipped.Do(func() { panic("a slip") })
 		}
+		if held, ok := s.blocks.Load(r.Value); ok {
+			<-held.(chan struct{})
+		}
 		return true
 	})
 	topology.To(topology.Count(sound, counts), out)
 	topo, err := b.Build()
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	return topo
 }
@@ -126,7 +133,7 @@ func (s *stage) create(endpoint string, opts ...millrace.Option) *millrace.Node 
 	s.t.Helper()
 	all := append([]millrace.Option{millrace.WithBrokers(s.c.Addrs()...), millrace.WithStateDir(s.t.TempDir()), millrace.WithThreads(1),
 		millrace.WithEndpoint(endpoint), millrace.WithShutdownTimeout(20 * time.Second)}, opts...)
-	n, err := millrace.New("app", counter(s.t), all...)
+	n, err := millrace.New("app", s.counter(), all...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -184,6 +191,7 @@ func (s *stage) fill(partitions ...int32) {
 	for _, p := range partitions {
 		for _, key := range keysOf(p) {
 			s.w.put(record.TopicPartition{Topic: "lines", Partition: p}, line(key))
+			s.next[p]++
 		}
 	}
 	s.w.flush()
@@ -194,6 +202,7 @@ func (s *stage) say(partition int32, text string) {
 	s.t.Helper()
 	s.w.put(record.TopicPartition{Topic: "lines", Partition: partition}, record.Raw{Key: []byte(keysOf(partition)[0]), Value: []byte(text), Timestamp: 1})
 	s.w.flush()
+	s.next[partition]++
 }
 
 // keysOf are five keys that belong to a partition.

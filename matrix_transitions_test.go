@@ -248,8 +248,7 @@ func (s *stage) stopped() {
 func (s *stage) failing() { s.failingWith(func(*stage) {}) }
 func (s *stage) failed()  { s.failedWith(func(*stage) {}) }
 
-// spread is a running node of two threads that have a partition each: the second one comes when the first has both, and a
-// partition has been opened anew when it has moved.
+// spread is a running node of two threads that have a partition each.
 func (s *stage) spread(opts ...millrace.Option) *millrace.Node {
 	s.t.Helper()
 	n := s.running(opts...)
@@ -260,11 +259,47 @@ func (s *stage) spread(opts ...millrace.Option) *millrace.Node {
 	if _, err := n.AddThread(); err != nil {
 		s.t.Fatal(err)
 	}
-	s.await("a partition is on the other thread", func(at []query.Location) bool {
+	s.await("a partition is opened anew", func(at []query.Location) bool {
 		moved := at[0].Epoch != before[0].Epoch || at[1].Epoch != before[1].Epoch
 		return moved && at[0].State == "serving" && at[1].State == "serving" && n.State() == lifecycle.NodeRunning
 	})
+	for i := 1; !s.apart(fmt.Sprintf("block%d", i)); i++ {
+		if s.ctx.Err() != nil {
+			s.t.Fatal("both partitions stay on one thread")
+		}
+	}
+	s.ready(n)
+	if err := n.Drain(s.ctx); err != nil {
+		s.t.Fatal(err)
+	}
 	return n
+}
+
+// apart says that partition 1 goes on while partition 0 is held in a record: nothing less shows that two threads have them,
+// since a thread may run without a partition, and a partition may be opened anew where it was.
+func (s *stage) apart(block string) bool {
+	s.t.Helper()
+	held := make(chan struct{})
+	s.blocks.Store(block, held)
+	defer close(held)
+	s.say(0, block)
+	s.say(1, "line")
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for range 200 {
+		if s.at(1) == s.next[1] {
+			return s.at(0) < s.next[0]
+		}
+		<-ticker.C
+	}
+	return false
+}
+
+// at is how far the store of a partition is; 0 if it does not say.
+func (s *stage) at(p int32) int64 {
+	var tracker query.Tracker
+	_, _, _ = query.Get(s.ctx, s.node, counts, keysOf(p)[0], query.Track(&tracker))
+	return tracker.Position()[record.TopicPartition{Topic: "lines", Partition: p}]
 }
 
 // failingWith is a node of two threads of which one fails while the other's commit is held; the handler ends the node.

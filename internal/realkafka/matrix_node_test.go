@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -48,7 +49,7 @@ func TestMatrixNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &matrixChild{blocked: make(chan struct{})}
+	c := &matrixChild{blocks: map[string]chan struct{}{}}
 	if c.node, err = millrace.New(s.App, c.topology(t, s.App), s.options(l.Addr().String())...); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func TestMatrixNode(t *testing.T) {
 
 func (s matrixNode) options(endpoint string) []millrace.Option {
 	opts := []millrace.Option{millrace.WithBrokers(s.Brokers...), millrace.WithStateDir(s.State), millrace.WithThreads(1),
-		millrace.WithEndpoint(endpoint), millrace.WithStartTimeout(2 * time.Minute), millrace.WithSessionTimeout(6 * time.Second)}
+		millrace.WithEndpoint(endpoint), millrace.WithStartTimeout(2 * time.Minute), millrace.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil))), millrace.WithSessionTimeout(6 * time.Second)}
 	if s.Ends {
 		opts = append(opts, millrace.WithUncaughtHandler(func(millrace.Failure) actors.Answer { return actors.ShutdownNode }))
 	}
@@ -70,10 +71,20 @@ func (s matrixNode) options(endpoint string) []millrace.Option {
 
 // matrixChild is a node that its parent moves through its states.
 type matrixChild struct {
-	node    *millrace.Node
-	slip    sync.Once
-	unblock sync.Once
-	blocked chan struct{}
+	node *millrace.Node
+	slip sync.Once
+	// mu protects blocks, one for each line that begins with "block", closed when it may go on.
+	mu     sync.Mutex
+	blocks map[string]chan struct{}
+}
+
+func (c *matrixChild) block(line string) chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.blocks[line] == nil {
+		c.blocks[line] = make(chan struct{})
+	}
+	return c.blocks[line]
 }
 
 var (
@@ -82,18 +93,18 @@ var (
 )
 
 // topology counts lines by key. A line that says "poison" breaks the thread, one that says "slip" the first time, and one
-// that says "block" holds it until the parent lets it go on.
+// that begins with "block" holds it until the parent lets it go on.
 func (c *matrixChild) topology(t *testing.T, app string) *topology.Topology {
 	b := topology.NewBuilder()
 	lines := topology.From(b, topology.NewTopic(matrixTopic(app), codec.String, codec.String))
 	topology.Count(topology.Filter(lines, func(r record.Record[string, string]) bool {
-		switch r.Value {
-		case "poison":
+		switch {
+		case r.Value == "poison":
 			panic("poison")
-		case "slip":
+		case r.Value == "slip":
 			c.slip.Do(func() { panic("a slip") })
-		case "block":
-			<-c.blocked
+		case strings.HasPrefix(r.Value, "block"):
+			<-c.block(r.Value)
 		}
 		return true
 	}), matrixCounts)
@@ -118,7 +129,7 @@ func (c *matrixChild) door() http.Handler {
 	})
 	mux.HandleFunc("POST /run", func(http.ResponseWriter, *http.Request) { go c.node.Run(context.Background()) })
 	mux.HandleFunc("POST /shutdown", func(http.ResponseWriter, *http.Request) { go c.node.Shutdown(context.Background()) })
-	mux.HandleFunc("POST /unblock", func(http.ResponseWriter, *http.Request) { c.unblock.Do(func() { close(c.blocked) }) })
+	mux.HandleFunc("POST /unblock", func(_ http.ResponseWriter, r *http.Request) { close(c.block(r.FormValue("line"))) })
 	mux.HandleFunc("POST /add", func(w http.ResponseWriter, r *http.Request) {
 		if _, err := c.node.AddThread(); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)

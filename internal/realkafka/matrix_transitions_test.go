@@ -3,11 +3,15 @@
 package realkafka_test
 
 import (
+	"context"
+	"fmt"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/query/matrix"
+	"github.com/millrace-io/millrace/record"
 )
 
 // processTransitions lead a node in another process to the situation of a row and a case.
@@ -109,8 +113,7 @@ func (s *scene) halfBroken() {
 	s.awaitState("REBALANCING")
 }
 
-// spread is a running node of two threads that have a partition each: the second one comes when the first has both, and a
-// partition has been opened anew when it has moved.
+// spread is a running node of two threads that have a partition each.
 func (s *scene) spread(change ...func(*matrixNode)) {
 	s.t.Helper()
 	s.running(change...)
@@ -119,11 +122,41 @@ func (s *scene) spread(change ...func(*matrixNode)) {
 		s.t.Fatal(err)
 	}
 	s.node.do("/add")
-	s.await("a partition is on the other thread", func(at []query.Location) bool {
+	s.await("a partition is opened anew", func(at []query.Location) bool {
 		moved := at[0].Epoch != before[0].Epoch || at[1].Epoch != before[1].Epoch
 		return moved && at[0].State == "serving" && at[1].State == "serving"
 	})
 	s.awaitState("RUNNING")
+	for n := 1; !s.apart(fmt.Sprintf("block%d", n)); n++ {
+		if s.ctx.Err() != nil {
+			s.t.Fatal("both partitions stay on one thread")
+		}
+	}
+	s.awaitServed()
+}
+
+// apart says that partition 1 goes on while partition 0 is held in a record: nothing less shows that two threads have them,
+// since a thread may run without a partition, and a partition may be opened anew where it was.
+func (s *scene) apart(block string) bool {
+	s.t.Helper()
+	s.say(0, block, matrixKeys(0)[0])
+	defer s.node.do("/unblock?line=" + block)
+	s.say(1, "line", matrixKeys(1)[0])
+	ctx, cancel := context.WithTimeout(s.ctx, 3*time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		if _, _, err := query.Get(ctx, s.node, matrixCounts, matrixKeys(1)[0], query.AtLeast(record.Position{s.source(1): s.next[1]})); err == nil {
+			return s.behind(0)
+		}
+	}
+	return false
+}
+
+// behind says that a partition has not taken up what was written.
+func (s *scene) behind(p int32) bool {
+	var at query.Tracker
+	_, _, err := query.Get(s.ctx, s.node, matrixCounts, matrixKeys(p)[0], query.Track(&at))
+	return err == nil && at.Position()[s.source(p)] < s.next[p]
 }
 
 // unfinished leaves transactions open in both changelogs, which no restore can pass.
@@ -239,7 +272,7 @@ func (s *scene) failingWith(hold func(*scene)) {
 
 func (s *scene) failedWith(hold func(*scene)) {
 	s.failingWith(hold)
-	s.node.do("/unblock")
+	s.node.do("/unblock?line=block")
 	s.awaitState("ERROR")
 }
 
