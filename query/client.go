@@ -88,15 +88,15 @@ func (b *binding[K, V]) partitions(ctx context.Context) (int32, error) {
 	return n, err
 }
 
-// mistake is the failure of a question that is not sent, because the asker itself sees what is wrong. Only an unknown
-// store, or one of another type, is worse.
+// mistake is the failure of a question that is not sent, because the asker itself sees what is wrong: StateStoreTypeMismatch
+// or InvalidQuery. An unknown store, or one of another type, is worse, and the node says more about it.
 func (b *binding[K, V]) mistake(ctx context.Context, f *Failure) error {
 	p := int32(0)
 	if b.opts.partition != nil {
 		p = *b.opts.partition
 	}
 	_, err := b.ask(ctx, &querypb.Open{About: b.about(ctx, p)})
-	if worse := (*Failure)(nil); errors.As(err, &worse) && worse.Kind < f.Kind {
+	if worse := (*Failure)(nil); errors.As(err, &worse) && worse.Kind <= StateStoreTypeMismatch {
 		return worse
 	}
 	return f
@@ -118,15 +118,23 @@ func (b *binding[K, V]) unexpected(r *querypb.Reply) error {
 }
 
 func (b *binding[K, V]) get(ctx context.Context, key K) (v V, ok bool, err error) {
+	if err := b.wantsKeys(ctx); err != nil {
+		return v, false, err
+	}
 	encoded, err := b.encode(ctx, key)
 	if err != nil {
 		return v, false, err
 	}
+	return b.getEncoded(ctx, encoded, encoded)
+}
+
+// getEncoded reads a key of the store in the partition of a key of its records.
+func (b *binding[K, V]) getEncoded(ctx context.Context, raw, key []byte) (v V, ok bool, err error) {
 	n, err := b.partitions(ctx)
 	if err != nil {
 		return v, false, err
 	}
-	r, err := b.ask(ctx, &querypb.Get{About: b.about(ctx, b.home(encoded, n)), Key: encoded})
+	r, err := b.ask(ctx, &querypb.Get{About: b.about(ctx, b.home(raw, n)), Key: key})
 	if err != nil {
 		return v, false, err
 	}
@@ -184,6 +192,18 @@ func each(partitions []int32, f func(i int, partition int32) error) error {
 		}
 	}
 	return nil
+}
+
+// over are the partitions that a scan asks: that of one key, or all if it is nil.
+func (b *binding[K, V]) over(ctx context.Context, raw []byte) ([]int32, error) {
+	if raw == nil {
+		return b.all(ctx)
+	}
+	n, err := b.partitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []int32{b.home(raw, n)}, nil
 }
 
 // all are the partitions that a read of the whole store asks.

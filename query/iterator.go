@@ -17,7 +17,7 @@ func Iterate[K, V any](ctx context.Context, c Client, h Handle[K, V], span Span[
 }
 
 func (b *binding[K, V]) iterate(ctx context.Context, span Span[K]) *KeyValueIterator[K, V] {
-	return &KeyValueIterator[K, V]{walk: newWalk(ctx, b, span)}
+	return &KeyValueIterator[K, V]{walk: newWalk(ctx, b, b.plan(span))}
 }
 
 // HasNext says whether there is another entry. False without an error is the end of the span.

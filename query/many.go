@@ -38,6 +38,9 @@ func (b *binding[K, V]) getMany(ctx context.Context, keys []K) ([]Result[V], err
 	if len(keys) == 0 {
 		return []Result[V]{}, nil
 	}
+	if err := b.wantsKeys(ctx); err != nil {
+		return nil, err
+	}
 	encoded, err := b.encodeAll(ctx, keys)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
@@ -41,8 +42,12 @@ func Scan[K, V any](ctx context.Context, c Client, h Handle[K, V], span Span[K],
 }
 
 func (b *binding[K, V]) scan(ctx context.Context, span Span[K]) iter.Seq2[Entry[K, V], error] {
+	return b.walks(ctx, b.plan(span))
+}
+
+func (b *binding[K, V]) walks(ctx context.Context, p plan) iter.Seq2[Entry[K, V], error] {
 	return func(yield func(Entry[K, V], error) bool) {
-		s := newWalk(ctx, b, span)
+		s := newWalk(ctx, b, p)
 		for s.valid() {
 			entry, err := s.entry()
 			if err != nil {
@@ -64,7 +69,7 @@ func (b *binding[K, V]) scan(ctx context.Context, span Span[K]) iter.Seq2[Entry[
 type walk[K, V any] struct {
 	*binding[K, V]
 	ctx    context.Context
-	span   Span[K]
+	plan   plan
 	watch  Watch
 	keys   codec.Codec[K]
 	values codec.Codec[V]
@@ -80,13 +85,15 @@ type walk[K, V any] struct {
 	held  bool
 	epoch uint64
 	last  []byte
+	// at is where the store goes on if it has looked further than the last entry of the page; nil otherwise.
+	at []byte
 	// grown is how many entries the last page was to have.
 	grown int32
 	err   error
 }
 
-func newWalk[K, V any](ctx context.Context, b *binding[K, V], span Span[K]) *walk[K, V] {
-	s := &walk[K, V]{binding: b, span: span, keys: b.handle.KeyCodec(), values: b.handle.ValueCodec()}
+func newWalk[K, V any](ctx context.Context, b *binding[K, V], p plan) *walk[K, V] {
+	s := &walk[K, V]{binding: b, plan: p, keys: b.handle.KeyCodec(), values: b.handle.ValueCodec()}
 	s.ctx = WithWatch(ctx, &s.watch)
 	return s
 }
@@ -95,10 +102,10 @@ func newWalk[K, V any](ctx context.Context, b *binding[K, V], span Span[K]) *wal
 func (s *walk[K, V]) start() error {
 	s.begun = true
 	var err error
-	if s.bounds, err = s.binding.bounds(s.ctx, s.span); err != nil {
+	if s.bounds, err = s.plan(s.ctx); err != nil {
 		return err
 	}
-	if s.partitions, err = s.all(s.ctx); err != nil {
+	if s.partitions, err = s.over(s.ctx, s.bounds.home); err != nil {
 		return err
 	}
 	if s.opts.reverse {
@@ -129,7 +136,7 @@ func (s *walk[K, V]) valid() bool {
 			return s.err == nil
 		}
 		if s.asked && !s.more {
-			s.partitions, s.asked, s.last, s.epoch = s.partitions[1:], false, nil, 0
+			s.partitions, s.asked, s.last, s.at, s.epoch = s.partitions[1:], false, nil, nil, 0
 			continue
 		}
 		s.err = s.cut(s.turn())
@@ -144,19 +151,20 @@ func (s *walk[K, V]) advance() {
 
 // turn reads the next page.
 func (s *walk[K, V]) turn() error {
-	entries, bytes := s.size()
+	entries, size := s.size()
 	r, err := s.ask(s.ctx, &querypb.Range{
 		About: s.holding(), From: s.bounds.from, To: s.bounds.to, ToInclusive: s.bounds.through, Reverse: s.opts.reverse,
-		LimitEntries: entries, LimitBytes: bytes, Resume: s.last,
+		LimitEntries: entries, LimitBytes: size, Resume: s.resume(), Windows: s.bounds.windows,
 	})
 	if err != nil {
 		return err
 	}
 	page := r.GetPage()
-	if page == nil || (page.More && len(page.Entries) == 0) {
-		// A page that promises more and brings nothing would make the scan turn for ever.
+	if page == nil || (page.More && len(page.Entries) == 0 && !s.moves(page.Resume)) {
+		// A page that promises more, brings nothing and gets nowhere would make the scan turn for ever.
 		return s.unexpected(r)
 	}
+	s.at = page.Resume
 	s.page, s.more, s.asked, s.held, s.epoch = page.Entries, page.More, true, true, r.Epoch
 	if !s.watch.armed() {
 		s.fetched = time.Now()
@@ -164,9 +172,27 @@ func (s *walk[K, V]) turn() error {
 	return nil
 }
 
+// resume is what the next page is behind.
+func (s *walk[K, V]) resume() []byte {
+	if s.at != nil {
+		return s.at
+	}
+	return s.last
+}
+
+// moves says that a store which has looked as far as that is behind where it was to begin.
+func (s *walk[K, V]) moves(to []byte) bool {
+	from := s.resume()
+	if to == nil || from == nil {
+		return to != nil
+	}
+	c := bytes.Compare(to, from)
+	return c != 0 && c < 0 == s.opts.reverse
+}
+
 // size bounds the next page. A scan that goes on takes longer pages, so that one that stops after a few entries costs
 // little and a long one does not wait for a message every few hundred.
-func (s *walk[K, V]) size() (entries, bytes int32) {
+func (s *walk[K, V]) size() (entries, size int32) {
 	if s.opts.entries != 0 || s.opts.bytes != 0 {
 		return s.opts.entries, s.opts.bytes
 	}

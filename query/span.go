@@ -3,6 +3,8 @@ package query
 import (
 	"bytes"
 	"context"
+
+	"github.com/millrace-io/millrace/query/querypb"
 )
 
 // Span is which keys a scan is over. The zero Span is everything.
@@ -43,6 +45,23 @@ func PrefixEnd(prefix []byte) []byte {
 type bounds struct {
 	from, to []byte
 	through  bool
+	// windows are those that are meant, for a store of windows.
+	windows *querypb.Windows
+	// home is the raw key whose partition has all of it, or nil.
+	home []byte
+}
+
+// plan makes the bounds of a scan when it begins.
+type plan func(ctx context.Context) (bounds, error)
+
+// plan is that of a span of keys.
+func (b *binding[K, V]) plan(s Span[K]) plan {
+	return func(ctx context.Context) (bounds, error) {
+		if err := b.wantsKeys(ctx); err != nil {
+			return bounds{}, err
+		}
+		return b.bounds(ctx, s)
+	}
 }
 
 // bounds encodes a span. A codec that does not keep the order is refused whatever the keys are: the answer would be empty,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/millrace-io/millrace/query/querypb"
+	"github.com/millrace-io/millrace/record"
 )
 
 // Mistake says what is wrong with a question in itself, whoever is asked, or nothing. Gates and stores refuse it with
@@ -74,10 +75,61 @@ func rangeMistake(q *querypb.Range) string {
 	if q.From != nil && q.To != nil && bytes.Compare(q.From, q.To) > 0 {
 		return "the range's from is after its to"
 	}
-	for _, k := range [...][]byte{q.From, q.To, q.Resume} {
+	for _, k := range [...][]byte{q.From, q.To, q.Resume, q.Windows.GetKeyFrom(), q.Windows.GetKeyTo()} {
 		if m := keyMistake(k); m != "" {
 			return m
 		}
 	}
+	return windowsMistake(q.Windows)
+}
+
+func windowsMistake(w *querypb.Windows) string {
+	switch {
+	case w == nil:
+	case w.KeyFrom != nil && w.KeyTo != nil && bytes.Compare(w.KeyFrom, w.KeyTo) > 0:
+		return "the range's first key is after its last"
+	case after(w.StartFrom, w.StartTo) || after(w.EndFrom, w.EndTo):
+		return "the range's from is after its to"
+	}
 	return ""
+}
+
+func after(from, to *int64) bool { return from != nil && to != nil && *from > *to }
+
+// KindMistake says what is wrong with a question to a store of a kind; the kind of the failure is 0 if nothing is.
+// StateStoreTypeMismatch: it asks for windows, and the store has none. InvalidQuery: it asks for ends, and the store keeps
+// none, or for a key that does not end with the times of a window.
+func KindMistake(q Question, storeKind string) (kind Kind, detail string) {
+	windowed := storeKind == windowKind || storeKind == sessionKind
+	switch q := q.(type) {
+	case *querypb.Range:
+		switch w := q.Windows; {
+		case w == nil:
+		case !windowed:
+			return StateStoreTypeMismatch, "it has no windows: its kind is " + storeKind
+		case storeKind == windowKind && (w.EndFrom != nil || w.EndTo != nil):
+			return InvalidQuery, "a window store keeps starts, so it cannot be asked for ends"
+		}
+	case *querypb.Get:
+		return compositeMistake(storeKind, q.Key)
+	case *querypb.GetMany:
+		return compositeMistake(storeKind, q.Keys...)
+	}
+	return 0, ""
+}
+
+func compositeMistake(storeKind string, keys ...[]byte) (Kind, string) {
+	ok := true
+	for _, k := range keys {
+		switch storeKind {
+		case windowKind:
+			_, _, _, ok = record.SplitWindowKey(k)
+		case sessionKind:
+			_, _, _, ok = record.SplitSessionKey(k)
+		}
+		if !ok {
+			return InvalidQuery, "a key does not end with the times of a " + storeKind
+		}
+	}
+	return 0, ""
 }

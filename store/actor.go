@@ -1,10 +1,8 @@
 package store
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -115,13 +113,13 @@ func (a *storeActor) answer(q question) (*querypb.Reply, error) {
 		a.state.engine.lease.release()
 		reply.Answer = &querypb.Reply_Lease{Lease: &querypb.Lease{Kind: a.spec.Kind, KeyCodec: a.spec.KeyCodec, ValueCodec: a.spec.ValueCodec}}
 	case *querypb.Get:
-		value, timestamp, ok, err := a.state.Get(a.store, q.Key)
+		value, err := a.get(q.Key)
 		if err != nil {
 			return nil, err
 		}
-		reply.Answer = &querypb.Reply_Value{Value: &querypb.Value{Present: ok, Value: value, Timestamp: timestamp}}
+		reply.Answer = &querypb.Reply_Value{Value: value}
 	case *querypb.GetMany:
-		values, err := a.state.getMany(a.store, q.Keys, query.MaxValuesBytes)
+		values, err := a.getMany(q.Keys)
 		if err != nil {
 			return nil, err
 		}
@@ -145,7 +143,7 @@ func (a *storeActor) check(q question) error {
 		return a.invalid(m)
 	}
 	if about == nil {
-		return nil
+		return a.checkWindows(q)
 	}
 	if (about.Store != "" && about.Store != name) || (about.Partition != nil && *about.Partition != partition) {
 		return a.invalid(fmt.Sprintf("it is for store %q partition %d", about.Store, about.GetPartition()))
@@ -161,7 +159,7 @@ func (a *storeActor) check(q question) error {
 	if about.DeadlineMs != 0 && a.state.dir.opts.Now().UnixMilli() > about.DeadlineMs {
 		return query.New(query.DeadlineExceeded, name, partition)
 	}
-	return nil
+	return a.checkWindows(q)
 }
 
 func (a *storeActor) invalid(detail string) error {
@@ -207,56 +205,4 @@ func (a *storeActor) reached() []*querypb.Position {
 		a.seen, a.position = v, query.ToPositions(v.position)
 	}
 	return a.position
-}
-
-// page reads one page of a scan. Whether there is more is known, not guessed: the scan is at an entry that did not fit.
-func (a *storeActor) page(q *querypb.Range) (*querypb.Page, error) {
-	entries, size := bound(q.LimitEntries, query.PageEntries, query.PageEntriesMax), bound(q.LimitBytes, query.PageBytes, query.PageBytesMax)
-	end := time.Now().Add(query.PageTime)
-	page := &querypb.Page{}
-	var slab []querypb.Entry
-	var bytes arena
-	err := a.state.walk(a.store, pageSpan(q), func(key, value []byte, timestamp int64) bool {
-		n := len(page.Entries)
-		full := n >= entries || size < len(key)+len(value) || n%64 == 63 && time.Now().After(end)
-		if n > 0 && full {
-			page.More = true
-			return false
-		}
-		if len(slab) == 0 {
-			slab = make([]querypb.Entry, min(entries, max(16, 2*n)))
-		}
-		e := &slab[0]
-		slab = slab[1:]
-		e.Key, e.Value, e.Timestamp = bytes.copy(key), bytes.copy(value), timestamp
-		page.Entries = append(page.Entries, e)
-		size -= len(key) + len(value)
-		return true
-	})
-	return page, err
-}
-
-func bound(asked int32, usual, most int) int {
-	if asked <= 0 {
-		return usual
-	}
-	return min(int(asked), most)
-}
-
-// pageSpan is what is left of a range after the key that was delivered last.
-func pageSpan(q *querypb.Range) span {
-	s := span{from: q.From, to: q.To, through: q.ToInclusive, reverse: q.Reverse}
-	if q.Resume == nil {
-		return s
-	}
-	if q.Reverse {
-		if s.to == nil || bytes.Compare(q.Resume, s.to) <= 0 {
-			s.to, s.through = q.Resume, false
-		}
-		return s
-	}
-	if s.from == nil || bytes.Compare(q.Resume, s.from) >= 0 {
-		s.from, s.after = q.Resume, true
-	}
-	return s
 }

@@ -59,8 +59,12 @@ type counter struct {
 // run counts exactly, or estimates once it has read for long enough.
 func (c *counter) run() error {
 	var outcome error
+	spec, live, looked := &c.state.spec.Stores[c.store], c.state.LiveFrom(c.store), 0
 	err := c.state.walk(c.store, span{}, func(key, _ []byte, _ int64) bool {
-		if c.entries++; c.entries%1024 != 0 {
+		if !spec.expired(key, live) {
+			c.entries++
+		}
+		if looked++; looked%1024 != 0 {
 			return true
 		}
 		now := time.Now()

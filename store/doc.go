@@ -19,8 +19,9 @@
 //  8. Window and session stores (StoreSpec.Kind "window" and "session") are read and written by the changelog's keys: the
 //     key, then the start (8) and a sequence number (4), or the end (8) and the start (8), big endian. Get, Scan and all
 //     questions to the actor take and give exactly these keys, in byte order, in one key space: keys of two lengths
-//     interleave, so whoever reads a range splits each key (record.SplitWindowKey, SplitSessionKey) and compares. What is
-//     before LiveFrom has expired and may be there or not; it must not be shown. How and why is in expiry.go.
+//     interleave, so whoever reads a range splits each key (record.SplitWindowKey, SplitSessionKey) and compares; the actor
+//     does so for a Range with Windows. What is before LiveFrom has expired and may be there or not: Get and Scan give it
+//     then and their caller leaves it out, the actor never shows it. How and why is in expiry.go.
 //  9. A store that is InMemory answers the same calls in the same way and has nothing on disk: it begins empty at every
 //     OpenTask, without an offset, and is restored from the beginning of its changelog.
 //  10. The changelog decides about null and empty: a null value deletes, an empty value is a value, a null key is an error.

@@ -72,9 +72,15 @@ func (r *Router) mistake(s *query.Situation, store string, q query.Question) (de
 			return "its " + c.what + " is " + c.has + ", and the question's is " + c.asked
 		}
 	}
-	if detail = query.Mistake(q); detail != "" {
-		s.Mistake = query.InvalidQuery
+	kind, detail := query.KindMistake(q, info.Kind)
+	if kind == query.StateStoreTypeMismatch {
+		s.Mistake = kind
+		return detail
 	}
+	if m := query.Mistake(q); m != "" {
+		kind, detail = query.InvalidQuery, m
+	}
+	s.Mistake = kind
 	return detail
 }
 

@@ -1,0 +1,108 @@
+package store
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/millrace-io/millrace/query"
+	"github.com/millrace-io/millrace/query/querypb"
+)
+
+// pager fills a page with what a walk comes by.
+type pager struct {
+	chosen  chosen
+	page    querypb.Page
+	entries int // that the page may have
+	size    int // bytes that it may have yet
+	end     time.Time
+	looked  int
+	// passed is the last key that was not chosen, if it is behind the last entry.
+	passed []byte
+	slab   []querypb.Entry
+	copies arena
+}
+
+// page reads one page of a scan. Whether there is more is known, not guessed: the scan is at an entry that did not fit, or
+// its time was over among windows that were not asked for.
+func (a *storeActor) page(q *querypb.Range) (*querypb.Page, error) {
+	p := &pager{
+		chosen:  choose(a.spec, q.Windows, a.state.LiveFrom(a.store)),
+		entries: bound(q.LimitEntries, query.PageEntries, query.PageEntriesMax),
+		size:    bound(q.LimitBytes, query.PageBytes, query.PageBytesMax),
+		end:     time.Now().Add(query.PageTime),
+	}
+	if p.chosen.nothing() {
+		return &p.page, nil
+	}
+	err := a.state.walk(a.store, p.chosen.within(pageSpan(q)), p.take)
+	return &p.page, err
+}
+
+// take puts an entry into the page, or passes it by; false ends the page.
+func (p *pager) take(key, value []byte, timestamp int64) bool {
+	late := p.looked%64 == 63 && time.Now().After(p.end)
+	p.looked++
+	if !p.chosen.has(key) {
+		return p.pass(key, late)
+	}
+	n := len(p.page.Entries)
+	if n > 0 && (n >= p.entries || p.size < len(key)+len(value) || late) {
+		p.more()
+		return false
+	}
+	if len(p.slab) == 0 {
+		p.slab = make([]querypb.Entry, min(p.entries, max(16, 2*n)))
+	}
+	e := &p.slab[0]
+	p.slab = p.slab[1:]
+	e.Key, e.Value, e.Timestamp = p.copies.copy(key), p.copies.copy(value), timestamp
+	p.page.Entries = append(p.page.Entries, e)
+	p.size -= len(key) + len(value)
+	p.passed = p.passed[:0]
+	return true
+}
+
+// pass leaves a window out. A page of windows may end there, even an empty one. One of plain bytes goes on: who asks for it
+// need not know that windows expire, and a sweep leaves few of them.
+func (p *pager) pass(key []byte, late bool) bool {
+	if !p.chosen.filtered {
+		return true
+	}
+	p.passed = append(p.passed[:0], key...)
+	if late {
+		p.more()
+	}
+	return !late
+}
+
+func (p *pager) more() {
+	p.page.More = true
+	if len(p.passed) > 0 {
+		p.page.Resume = p.passed
+	}
+}
+
+func bound(asked int32, usual, most int) int {
+	if asked <= 0 {
+		return usual
+	}
+	return min(int(asked), most)
+}
+
+// pageSpan is what is left of a range after the key that was delivered last.
+func pageSpan(q *querypb.Range) span {
+	s := span{from: q.From, to: q.To, through: q.ToInclusive, reverse: q.Reverse}
+	if q.Resume == nil {
+		return s
+	}
+	if q.Reverse {
+		if s.to == nil || bytes.Compare(q.Resume, s.to) <= 0 {
+			s.to, s.through = q.Resume, false
+		}
+		return s
+	}
+	if s.from == nil || bytes.Compare(q.Resume, s.from) >= 0 {
+		s.from, s.after = q.Resume, true
+	}
+	return s
+}
