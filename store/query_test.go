@@ -37,7 +37,7 @@ var textValues codec.Codec[[]byte] = named{codec.Bytes, "int64"}
 // served is a router over real store actors: all that is between a typed client and the engine.
 type served struct {
 	*router.Router
-	t      *testing.T
+	t      failer
 	dir    *Directory
 	states []*TaskState
 	pids   []*actor.PID
@@ -52,19 +52,27 @@ var names atomic.Int64
 
 // serve opens n partitions and spawns their actors as a node does, under supervision.
 func serve(t *testing.T, fs vfs.FS, n int32) *served {
-	s := &served{t: t, dir: openDir(t, fs)}
+	s, leave := serveSpec(t, fs, n, testSpec())
+	t.Cleanup(leave)
+	return s
+}
+
+// serveSpec is serve for tasks of any kind of store. leave ends it.
+func serveSpec(t failer, fs vfs.FS, n int32, spec TaskSpec) (s *served, leave func()) {
+	s = &served{t: t, dir: openDir(t, fs)}
 	s.Router = router.New(system(), fmt.Sprintf("served-%d", names.Add(1)), router.Options{Endpoint: "here:1"})
 	sub := system().EventStream.Subscribe(func(e any) {
 		if _, ok := e.(*actor.DeadLetterEvent); ok {
 			s.dead.Add(1)
 		}
 	})
-	s.Declare([]router.StoreInfo{{Name: "counts", Kind: "key-value", KeyCodec: "string", ValueCodec: "int64"}})
+	counts := spec.Stores[0]
+	s.Declare([]router.StoreInfo{{Name: "counts", Kind: counts.Kind, KeyCodec: counts.KeyCodec, ValueCodec: counts.ValueCodec}})
 	s.SetPartitions("counts", n)
 	s.Node(lifecycle.NodeRebalancing)
 	s.Thread(lifecycle.ThreadStatus{Name: "thread-1", State: lifecycle.ThreadRunning})
 	for p := range n {
-		spec := testSpec()
+		spec := spec
 		spec.ID.Partition, spec.Partition = p, p
 		state, _ := openTask(t, s.dir, spec)
 		s.states, s.handled = append(s.states, state), append(s.handled, &atomic.Int64{})
@@ -73,7 +81,7 @@ func serve(t *testing.T, fs vfs.FS, n int32) *served {
 		s.Serving("counts", p, s.pids[p], 1)
 	}
 	s.Node(lifecycle.NodeRunning)
-	t.Cleanup(func() {
+	return s, func() {
 		system().EventStream.Unsubscribe(sub)
 		for _, pid := range s.pids {
 			_ = system().Root.StopFuture(pid).Wait()
@@ -82,8 +90,7 @@ func serve(t *testing.T, fs vfs.FS, n int32) *served {
 			t.Errorf("%d dead letters", n)
 		}
 		closeDir(t, s.dir)
-	})
-	return s
+	}
 }
 
 func (s *served) spawn(p int32) *actor.PID {
