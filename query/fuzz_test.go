@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/query/querypb"
+	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/record/codec"
 )
 
@@ -29,7 +30,7 @@ var questions = []func() query.Question{
 // FuzzQuestion: whatever bytes arrive as a question, what is said about it is within the limits.
 func FuzzQuestion(f *testing.F) {
 	for i, q := range []proto.Message{&querypb.Open{About: &querypb.About{Store: "s"}}, &querypb.Get{Key: []byte{}}, &querypb.GetMany{Keys: [][]byte{{1}, {}}},
-		&querypb.Range{From: []byte("b"), To: []byte("a")}, &querypb.Count{About: &querypb.About{TimeoutMs: 1 << 62, DeadlineMs: -5}}} {
+		&querypb.Range{From: []byte("b"), To: []byte("a")}, &querypb.Range{Windows: &querypb.Windows{KeyFrom: []byte("b"), KeyTo: []byte("a")}}, &querypb.Count{About: &querypb.About{TimeoutMs: 1 << 62, DeadlineMs: -5}}} {
 		b, _ := proto.Marshal(q)
 		f.Add(byte(i), b)
 	}
@@ -50,6 +51,10 @@ func FuzzQuestion(f *testing.F) {
 		case *querypb.Range:
 			if q.From != nil && q.To != nil && bytes.Compare(q.From, q.To) > 0 {
 				t.Fatal("a range backwards passes")
+			}
+			if w := q.Windows; w != nil && (w.KeyFrom != nil && w.KeyTo != nil && bytes.Compare(w.KeyFrom, w.KeyTo) > 0 ||
+				w.StartFrom != nil && w.StartTo != nil && *w.StartFrom > *w.StartTo || max(len(w.KeyFrom), len(w.KeyTo)) > query.MaxKeyBytes) {
+				t.Fatal("windows backwards pass, or a key that is too long")
 			}
 		case *querypb.GetMany:
 			if len(q.Keys) == 0 || len(q.Keys) > query.MaxKeys {
@@ -79,6 +84,8 @@ func FuzzReply(f *testing.F) {
 	failure.LastKey, failure.Owner = []byte{}, "there:1"
 	for _, r := range []*querypb.Reply{{}, query.ToReply(failure), {Answer: &querypb.Reply_Value{}}, {Answer: &querypb.Reply_Page{Page: &querypb.Page{More: true}}},
 		{Answer: &querypb.Reply_Page{Page: &querypb.Page{Entries: []*querypb.Entry{{Key: []byte("k"), Value: make([]byte, 8)}}}}},
+		{Answer: &querypb.Reply_Page{Page: &querypb.Page{More: true, Resume: []byte("k")}}},
+		{Answer: &querypb.Reply_Page{Page: &querypb.Page{Entries: []*querypb.Entry{{Key: record.AppendSessionSuffix([]byte("k"), 1, 2), Value: make([]byte, 8)}}}}},
 		{Answer: &querypb.Reply_Values{Values: &querypb.Values{Values: []*querypb.Value{{Present: true, Value: make([]byte, 8)}}}}},
 		{Answer: &querypb.Reply_Locations{Locations: &querypb.Locations{Locations: []*querypb.Location{{Owner: "x"}}}}}} {
 		b, _ := proto.Marshal(r)
@@ -98,7 +105,7 @@ func FuzzReply(f *testing.F) {
 			}
 			n++
 		}
-		for _, err := range append([]error{err1, err2, err3, err4, err5}, errorsOf(results)...) {
+		for _, err := range append([]error{err1, err2, err3, err4, err5, windows(t, c), sessions(t, c)}, errorsOf(results)...) {
 			var f *query.Failure
 			if err != nil && !errors.As(err, &f) {
 				t.Fatalf("untyped: %v", err)
@@ -112,6 +119,37 @@ func FuzzReply(f *testing.F) {
 		_, _ = query.Restores(ctx, c, "")
 		again(t, b)
 	})
+}
+
+// windows and sessions read whatever c answers as windows; what they get are windows.
+func windows(t *testing.T, c query.Client) (err error) {
+	_, _, err = query.Fetch(ctx, c, perMinute, "k", 0)
+	for reverse, opts := range [][]query.Option{nil, {query.Reverse()}} {
+		n := 0
+		for e, err := range query.AllWindows(ctx, c, perMinute, opts...) {
+			if err == nil && (e.Key.Start < 0 || e.Key.End != e.Key.Start+60_000) {
+				t.Fatalf("%d: %+v is no window", reverse, e.Key)
+			}
+			if n++; n > 1000 {
+				break
+			}
+		}
+	}
+	return err
+}
+
+func sessions(t *testing.T, c query.Client) (err error) {
+	n := 0
+	var e query.Entry[record.Windowed[string], int64]
+	for e, err = range query.FindSessions(ctx, c, visits, "k", 0, 1) {
+		if err == nil && (e.Key.Start < 0 || e.Key.End < e.Key.Start) {
+			t.Fatalf("%+v is no session", e.Key)
+		}
+		if n++; n > 1000 {
+			break
+		}
+	}
+	return err
 }
 
 func errorsOf(results []query.Result[int64]) (all []error) {

@@ -2,12 +2,15 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"google.golang.org/protobuf/proto"
 
@@ -62,10 +65,89 @@ func FuzzQuestionToStore(f *testing.F) {
 	})
 }
 
+// FuzzQuestionAboutWindows: whatever bytes arrive as a question about windows or sessions, the answer is what a walk over
+// the whole store finds by comparing, cut to a page, or a typed failure.
+func FuzzQuestionAboutWindows(f *testing.F) {
+	d := openDir(f, vfs.NewMem())
+	spec := windowSpec(kindWindow)
+	s, _ := openTask(f, d, spec)
+	u := &Unit{}
+	for _, key := range []string{"", "a", "a\x00", "aa", "b"} {
+		for at := int64(0); at < 2*minute; at += minute / 4 {
+			u.Writes = append(u.Writes, windowWrite(kindWindow, key, at, "v"))
+			u.Writes = append(u.Writes, Write{Store: 1, Key: record.AppendSessionSuffix([]byte(key), at/2, at), Value: []byte{}, Timestamp: at})
+		}
+	}
+	slices.SortFunc(u.Writes, func(a, b Write) int { return cmp.Or(a.Store-b.Store, bytes.Compare(a.Key, b.Key)) })
+	apply(f, s, u)
+	pids := []*actor.PID{system().Root.Spawn(NewActorProps(s, 0)), system().Root.Spawn(NewActorProps(s, 1))}
+	f.Cleanup(func() {
+		for _, pid := range pids {
+			_ = system().Root.StopFuture(pid).Wait()
+		}
+		closeDir(f, d)
+	})
+	at := int64(minute)
+	for i, q := range []*querypb.Range{{Windows: &querypb.Windows{}}, {Windows: &querypb.Windows{KeyFrom: []byte("a"), KeyTo: []byte("a"), StartFrom: &at}},
+		{Windows: &querypb.Windows{KeyTo: []byte("a\x00"), StartTo: &at}, Reverse: true, LimitEntries: 2}, {Windows: &querypb.Windows{EndFrom: &at, StartTo: &at}, From: []byte("a")}} {
+		b, _ := proto.Marshal(q)
+		f.Add(byte(i), b)
+	}
+	f.Fuzz(func(t *testing.T, which byte, b []byte) {
+		q := &querypb.Range{}
+		if proto.Unmarshal(b, q) != nil || len(q.GetAbout().GetAtLeast()) > 0 {
+			return
+		}
+		if q.Windows == nil {
+			q.Windows = &querypb.Windows{}
+		}
+		store := int(which % 2)
+		reply, err := ask(t, pids[store], q)
+		var failure *query.Failure
+		if errors.As(err, &failure) && failure.Kind != query.StoreFailure {
+			return
+		}
+		if fits(t, q, reply.GetPage()); err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for e, err := range s.scan(store, pageSpan(q)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if chosenBy(spec.Stores[store].Kind, q.Windows, e.Key) {
+				want = append(want, string(e.Key))
+			}
+		}
+		page := reply.GetPage()
+		if n := len(page.Entries); n > len(want) || !page.More && n != len(want) {
+			t.Fatalf("%d windows, want %d", n, len(want))
+		}
+		for i, e := range page.Entries {
+			if string(e.Key) != want[i] {
+				t.Fatalf("%x, want %x", e.Key, want[i])
+			}
+		}
+	})
+}
+
+// chosenBy compares a key with what a question says, bound by bound.
+func chosenBy(kind string, w *querypb.Windows, b []byte) bool {
+	key, start, _, ok := record.SplitWindowKey(b)
+	end := int64(0)
+	if kind == kindSession {
+		key, start, end, ok = record.SplitSessionKey(b)
+	}
+	low := func(bound *int64, at int64) bool { return bound == nil || at >= *bound }
+	high := func(bound *int64, at int64) bool { return bound == nil || at <= *bound }
+	return ok && low(w.StartFrom, start) && high(w.StartTo, start) && low(w.EndFrom, end) && high(w.EndTo, end) &&
+		(w.KeyFrom == nil || bytes.Compare(key, w.KeyFrom) >= 0) && (w.KeyTo == nil || bytes.Compare(key, w.KeyTo) <= 0)
+}
+
 // fits wants a page to be what its question asks for.
 func fits(t *testing.T, q *querypb.Range, page *querypb.Page) {
 	t.Helper()
-	if n := len(page.Entries); q.LimitEntries > 0 && n > int(q.LimitEntries) || page.More && n == 0 {
+	if n := len(page.Entries); q.LimitEntries > 0 && n > int(q.LimitEntries) || page.More && n == 0 && page.Resume == nil {
 		t.Fatalf("%d entries, more: %v, for %v", n, page.More, q)
 	}
 	last := q.Resume
