@@ -333,15 +333,9 @@ type node struct {
 	member
 	producer
 	reading map[record.TopicPartition]int64
-	resets  []reset
 	disks   map[int32]*disk
 	// held are the partitions that the incarnation has asked for and not given up.
 	held map[int32]bool
-}
-
-type reset struct {
-	token uint64
-	tps   []record.TopicPartition
 }
 
 func (n *node) id() string { return "app-" + n.name }
@@ -356,7 +350,7 @@ func (n *node) boot() {
 		n.slot.TransactionalID = n.id()
 	}
 	n.producer = producer{era: -1, takeOver: true}
-	n.reading, n.resets = map[record.TopicPartition]int64{}, nil
+	n.reading = map[record.TopicPartition]int64{}
 	for p := range int32(partitions) {
 		d := &disk{rows: tasktest.NewState(1)}
 		if old := n.disks[p]; old != nil {

@@ -80,9 +80,8 @@ type flush struct{ token, interval uint64 }
 
 // try is the request to a coordinator that is under way (out), or will be made again at.
 type try struct {
-	op    broker.Op
-	abort bool // an EndTxn(abort)
-	out   bool
+	op  broker.Op
+	out bool
 	// repeated: it was sent before and got no clear answer.
 	repeated bool
 	attempts int
