@@ -21,7 +21,7 @@ import (
 
 // asking is what the verbs that ask a node have in common.
 type asking struct {
-	Addr    string        `help:"Node to ask: host:port, or https://host:port." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
+	Addr    string        `help:"Node to ask: host:port, or https://host:port; by default 127.0.0.1:8080, where dev listens if it can." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
 	Output  string        `help:"Form of the answer: table or json." short:"o" enum:"table,json" default:"table"`
 	Timeout time.Duration `help:"Time to wait for the answer." default:"5s"`
 	Token   string        `help:"Bearer token, if the node wants one." placeholder:"TOKEN"`
@@ -61,7 +61,9 @@ const maxAnswer = 64 << 20
 type asker struct {
 	asking
 	scheme, address string
-	client          *http.Client
+	// named is the node that named address as an owner; empty if the caller did.
+	named  string
+	client *http.Client
 }
 
 func (a asking) open() (*asker, error) {
@@ -133,7 +135,7 @@ func (a *asker) get(ctx context.Context, path string) (body []byte, err error) {
 		case said.Found != nil:
 			return body, nil
 		case said.Retry == query.Rediscover.String() && said.Owner != "" && hop < maxHops:
-			a.address = said.Owner
+			a.named, a.address = a.address, said.Owner
 			continue
 		}
 		return nil, &AskError{Detail: strings.TrimPrefix(said.Detail, "query: "), Retry: retryOf(said.Retry)}
@@ -165,7 +167,11 @@ func (a *asker) unreachable(ctx context.Context, err error) error {
 	if cause := (*url.Error)(nil); errors.As(err, &cause) {
 		err = cause.Err
 	}
-	return &AskError{Detail: fmt.Sprintf("%s cannot be asked: %v; name another node with --addr", a.address, err), Retry: query.Elsewhere, Cause: err}
+	if a.named != "" {
+		return &AskError{Detail: fmt.Sprintf("%s, which is the owner for %s, cannot be asked: %v; ask again: if it is gone, another takes its partitions over after the session time-out",
+			a.address, a.named, err), Retry: query.Rediscover, Cause: err}
+	}
+	return &AskError{Detail: fmt.Sprintf("%s cannot be asked: %v; start a node there, or name another with --addr", a.address, err), Retry: query.Elsewhere, Cause: err}
 }
 
 // retryOf finds a class by its word; one of a newer release is taken for never.

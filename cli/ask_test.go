@@ -148,6 +148,12 @@ func TestExitCodesAreRetryClasses(t *testing.T) {
 	if code, _, _ := askNode(t, around.Owner, "get", "counts", "a"); code != 11 {
 		t.Errorf("an owner that names itself: %d", code)
 	}
+	gone := query.New(query.StateStoreMigrated, "counts", 0)
+	gone.Owner = "127.0.0.1:1"
+	addr := serveNode(t, &answering{failure: gone})
+	if code, _, errs := askNode(t, addr, "get", "counts", "a"); code != 11 || !strings.Contains(errs, "127.0.0.1:1, which is the owner for "+addr) {
+		t.Errorf("an owner that is gone: %d %s", code, errs)
+	}
 }
 
 func TestAskingNobody(t *testing.T) {
@@ -174,7 +180,8 @@ func TestAskingNobody(t *testing.T) {
 			t.Errorf("%s %v: %d %s%s", c.addr, c.args, code, out, errs)
 		}
 	}
-	for _, args := range [][]string{{"scan", "counts", "--limit", "-1"}, {"scan", "counts", "--prefix", "a", "--to", "b"}, {"get", "counts"}} {
+	for _, args := range [][]string{{"scan", "counts", "--limit", "-1"}, {"scan", "counts", "--prefix", "a", "--to", "b"}, {"get", "counts"},
+		{"get", "", "a"}, {"scan", ""}, {"owners", ""}} {
 		if code, _, errs := askNode(t, "127.0.0.1:1", args...); code != 2 {
 			t.Errorf("%v: %d %s", args, code, errs)
 		}

@@ -17,11 +17,12 @@
 //  2. The exit code is 0 for success, 1 for a failure and 2 for a mistake in the command line or the settings. A failure
 //     is one sentence on standard error that names the thing and the fix; never a stack trace. A question that a node does
 //     not answer ends with 10 if it may be asked again here, 11 if the owner must be found first (owners that a failure
-//     names are followed), 12 if another node may answer, and 13 if none will. An absent key is an answer.
+//     names are followed, and one of them may be gone), 12 if another node may answer, and 13 if none will. An absent key
+//     is an answer.
 //  3. With --once, standard output gets the result and nothing else. What a person should know meanwhile goes to standard
 //     error; without --once it is what the verb is for and goes to standard output. The log goes to standard error.
 //  4. The first interrupt (Ctrl-C) commits, leaves the group, closes the stores and ends. A second one gives up waiting
-//     and says what was abandoned. A termination signal (SIGTERM) does the same as the first interrupt but stays in the
+//     and says what was abandoned; a temporary state directory stays then, and is named. A termination signal (SIGTERM) does the same as the first interrupt but stays in the
 //     group, so that a process that is started again is back without a rebalance; --leave leaves.
 //  5. "dev" feeds each line once. Processes of one application claim the feeding in the topic <app>-feed-claims, whose order
 //     decides; a claimant that has died is followed by its own restart at once, and by others after the session time-out.

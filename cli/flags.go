@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -70,7 +71,7 @@ func parse(app App, p Process) (verb, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the command line's own grammar is wrong: %w", err)
 	}
-	parsed, err := parser.Parse(p.Args)
+	parsed, err := parser.Parse(helped(p.Args))
 	if done {
 		return nil, nil
 	}
@@ -85,6 +86,14 @@ func parse(app App, p Process) (verb, error) {
 		cmd.settings, cmd.dev, cmd.once, cmd.input = g.Dev.settings, true, g.Dev.Once, g.Dev.Input
 	}
 	return cmd, cmd.check()
+}
+
+// helped takes the word help for --help.
+func helped(args []string) []string {
+	if len(args) > 0 && args[0] == "help" {
+		return append(slices.Clone(args[1:]), "--help")
+	}
+	return args
 }
 
 func asUsage(err error) error {

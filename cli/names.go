@@ -43,22 +43,21 @@ func (c *command) appID() string {
 }
 
 // stateDir is where the stores go. A broker in memory and an application that is used once have nothing to come back to,
-// so they get a temporary directory, which remove deletes.
-func (c *command) stateDir(appID string) (dir string, remove func() error, err error) {
-	keep := func() error { return nil }
+// so they get a temporary directory, a passing one.
+func (c *command) stateDir(appID string) (dir string, passing bool, err error) {
 	switch {
 	case c.StateDir != "":
-		return c.StateDir, keep, nil
+		return c.StateDir, false, nil
 	case len(c.Brokers) == 0 || c.once && c.App == "":
 		dir, err = os.MkdirTemp("", "millrace-"+appID+"-")
 		if err != nil {
-			return "", nil, failf(err, "no temporary directory can be made for the stores; name one with --state-dir")
+			return "", false, failf(err, "no temporary directory can be made for the stores; name one with --state-dir")
 		}
-		return dir, func() error { return os.RemoveAll(dir) }, nil
+		return dir, true, nil
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		cache = os.TempDir()
 	}
-	return filepath.Join(cache, "millrace"), keep, nil // the node makes a directory for the application in it
+	return filepath.Join(cache, "millrace"), false, nil // the node makes a directory for the application in it
 }

@@ -33,6 +33,8 @@ type session struct {
 	life context.Context
 	// ran gets the result of the node's Run.
 	ran chan error
+	// gaveUp says that the node was not waited for, so that it may still write.
+	gaveUp bool
 	// closers are what end calls, last first.
 	closers []func() error
 }
@@ -138,11 +140,13 @@ func external(t *topology.Topology) (topics []string) {
 }
 
 func (s *session) openNode() error {
-	dir, remove, err := s.stateDir(s.id)
+	dir, passing, err := s.stateDir(s.id)
 	if err != nil {
 		return err
 	}
-	s.closing(remove)
+	if passing {
+		s.closing(func() error { return s.removeStores(dir) })
+	}
 	s.warnOpenTo(filepath.Join(dir, s.id))
 	if s.listener, err = listen(s.Listen); err != nil {
 		return err
@@ -152,6 +156,19 @@ func (s *session) openNode() error {
 		endpoint: s.listener.Addr().String(), logger: s.logger()})
 	if err != nil {
 		return &UsageError{Detail: err.Error(), Cause: err}
+	}
+	return nil
+}
+
+// removeStores deletes a passing state directory, but never under stores that are open: their engine would report every
+// file that it misses, and make new ones meanwhile.
+func (s *session) removeStores(dir string) error {
+	if s.gaveUp {
+		s.say.warn("The stores were not closed, so %s stays; it may be deleted.", dir)
+		return nil
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return failf(err, "the temporary directory of the stores stays; delete it")
 	}
 	return nil
 }
@@ -246,7 +263,7 @@ func (s *session) stopNode() error {
 	leave := s.halt.stopping.Err() == nil || s.halt.leave || s.passing()
 	s.say.ending(leave)
 	err := s.node.Shutdown(ctx, leave)
-	if ctx.Err() != nil {
+	if s.gaveUp = ctx.Err() != nil; s.gaveUp {
 		return failf(nil, "gave up waiting; abandoned: %s; what was not committed will be processed again", s.unfinished())
 	}
 	if err == nil {

@@ -205,6 +205,7 @@ func TestDevEnds(t *testing.T) {
 		{"a shutdown that takes too long", []os.Signal{os.Interrupt}, true, []string{"--shutdown-timeout", "1ms"}, 1, true, "gave up waiting"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("TMPDIR", t.TempDir())
 			w := newWorld()
 			w.hang = c.hang
 			got := runFake(t, w, running, c.signals, append([]string{"dev"}, c.args...)...)
@@ -213,6 +214,11 @@ func TestDevEnds(t *testing.T) {
 			}
 			if len(w.lines(t)) != 1 || strings.Join(w.created, " ") != "test-in test-out" {
 				t.Fatalf("%q in %q", w.lines(t), w.created)
+			}
+			// Stores that may still be open keep their directory, and its name is told.
+			_, err := os.Stat(w.settings.stateDir)
+			if stays := err == nil; stays != c.hang || strings.Contains(got.err, w.settings.stateDir+" stays") != c.hang {
+				t.Fatalf("the state directory: %v; %+v", err, got)
 			}
 		})
 	}
@@ -333,6 +339,11 @@ func TestHelpIsNoMistake(t *testing.T) {
 	code := Run(t.Context(), testApp(), Process{Args: []string{"dev", "--help"}, Environ: os.Environ, Out: &out, Err: &errs})
 	if code != 0 || !strings.Contains(out.String(), "--once") || !strings.Contains(out.String(), "millrace dev") || errs.Len() > 0 {
 		t.Fatal(code, out.String(), errs.String())
+	}
+	var same bytes.Buffer
+	code = Run(t.Context(), testApp(), Process{Args: []string{"help", "dev"}, Environ: os.Environ, Out: &same, Err: &errs})
+	if code != 0 || same.String() != out.String() || errs.Len() > 0 {
+		t.Fatal(code, same.String(), errs.String())
 	}
 }
 

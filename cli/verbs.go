@@ -46,11 +46,16 @@ type verb interface {
 // question is a verb that asks a node.
 type question struct {
 	asking
-	out io.Writer
-	ask func(ctx context.Context, a *asker, p *printer) error
+	// about is the store; nil if the question is about all.
+	about *string
+	out   io.Writer
+	ask   func(ctx context.Context, a *asker, p *printer) error
 }
 
 func (q *question) run(ctx context.Context) error {
+	if q.about != nil && *q.about == "" {
+		return usagef("the name of the store is empty; give one that millrace stores prints")
+	}
 	a, err := q.open()
 	if err != nil {
 		return err
@@ -63,14 +68,14 @@ func (q *question) run(ctx context.Context) error {
 func (g *grammar) asks(verb string, out io.Writer) *question {
 	switch strings.Fields(verb)[0] {
 	case "get":
-		return &question{g.Get.asking, out, g.Get.ask}
+		return &question{g.Get.asking, &g.Get.Store, out, g.Get.ask}
 	case "scan":
-		return &question{g.Scan.asking, out, g.Scan.ask}
+		return &question{g.Scan.asking, &g.Scan.Store, out, g.Scan.ask}
 	case "stores":
-		return &question{g.Stores.asking, out, g.Stores.ask}
+		return &question{g.Stores.asking, nil, out, g.Stores.ask}
 	case "owners":
 		g.Owners.keyed = strings.Contains(verb, "<key>")
-		return &question{g.Owners.asking, out, g.Owners.ask}
+		return &question{g.Owners.asking, &g.Owners.Store, out, g.Owners.ask}
 	}
 	return nil
 }
