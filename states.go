@@ -135,12 +135,30 @@ func (t *threadStates) open(k *keeper, epoch uint64) {
 		k.set(state)
 		t.watch(k.id, state, epoch)
 	}
-	var err error
-	if k.write, err = k.state.Lease(epoch); err != nil {
+	write, err := k.state.Lease(epoch)
+	if err != nil {
 		t.slot.Inbox.Put(thread.StateFailed{Task: k.id, Epoch: epoch, Err: err})
 		return
 	}
+	k.mu.Lock()
+	k.write = write
+	k.mu.Unlock()
 	t.restore(ctx, k, epoch)
+}
+
+// reached tells a restored state where its task starts: readers must not see a position that is behind what the owner
+// before has answered with.
+func (s *states) reached(id record.TaskID, at record.Position) {
+	k := s.keeper(id)
+	k.mu.Lock()
+	write := k.write
+	k.mu.Unlock()
+	if write == nil {
+		return
+	}
+	if err := write.Reached(at); err != nil {
+		s.node.opts.logger.Warn("a store's position stays behind until the next commit", "task", id, "err", err)
+	}
 }
 
 // watch ends the incarnation when the engine fails for good, whoever has met the failure: the loop may write nothing for
@@ -279,9 +297,9 @@ func (t *threadStates) Close(id record.TaskID, epoch uint64) {
 		if k.state != nil {
 			err = k.state.Close()
 			k.set(nil)
-			k.write = nil
 		}
 		k.mu.Lock()
+		k.write = nil
 		k.held = ""
 		k.jobs = append(k.jobs, k.waiting...)
 		k.waiting = nil

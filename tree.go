@@ -307,9 +307,12 @@ func (w *threadWatcher) Became(s lifecycle.ThreadStatus) {
 
 // Running implements thread.Watcher.
 func (w *threadWatcher) Running(id record.TaskID, at broker.Offsets) {
+	reached := record.Position{}
 	for tp, o := range at {
 		w.node.applied.set(tp, o.At)
+		reached[tp] = o.At
 	}
+	w.node.states.reached(id, reached)
 	w.node.owned.set(id, true)
 }
 

@@ -156,6 +156,22 @@ func (t *TaskState) write(epoch uint64, f func(*view, *pebble.Batch) error) erro
 	return nil
 }
 
+// Reached says that the state reflects its sources up to a position, though no unit and no changelog record has said so:
+// what was committed since wrote nothing. It is for the committed offsets that a task starts from, once it is restored; a
+// position that the state is beyond already stays. It is not written to disk, since the next start is told again.
+func (l *WriteLease) Reached(p record.Position) error {
+	t := l.state
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	if l.epoch != t.epoch {
+		return fmt.Errorf("%w (epoch %d, reached with %d)", ErrLeaseRevoked, t.epoch, l.epoch)
+	}
+	v := t.view.Load().next()
+	record.MergePosition(v.position, p)
+	t.view.Store(v)
+	return nil
+}
+
 // metaWrites are the task's own keys that differ from what is published, in key order.
 func (t *TaskState) metaWrites(v *view) (out [][2][]byte) {
 	old := t.view.Load()

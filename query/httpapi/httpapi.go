@@ -124,7 +124,7 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := record.Partition(key, n)
-	reply, err := h.node.Ask(ctx, &querypb.Get{About: &querypb.About{Store: name, Partition: &p}, Key: key})
+	reply, err := h.node.Ask(ctx, &querypb.Get{About: &querypb.About{Store: name, Partition: &p, Derived: true}, Key: key})
 	if err != nil {
 		fail(w, err)
 		return
