@@ -62,14 +62,15 @@ func (r *run) do(ctx context.Context, f fault) error {
 		}
 		return r.without(ctx, n, f.down, n.start)
 	case stopNode:
-		r.totals.Stops++
 		if err := n.signal(freeze); err != nil {
 			return err
 		}
-		if err := r.without(ctx, n, f.down, func() error { return n.signal(thaw) }); err != nil {
+		return r.stopped(ctx, n, f.down)
+	case stopInCommit:
+		if err := r.freezeInCommit(ctx, n); err != nil {
 			return err
 		}
-		return r.pause(ctx, noticed)
+		return r.stopped(ctx, n, f.down)
 	case restartNode:
 		r.totals.Restarts++
 		if err := n.end(ctx, f.leave); err != nil {
@@ -86,8 +87,40 @@ func (r *run) do(ctx context.Context, f fault) error {
 			return err
 		}
 		return r.later(ctx, f.down, func() error { return r.restart(ctx, f.target) })
+	case loseQuorum:
+		return r.loseQuorum(ctx, f.target, f.down)
 	}
 	return fmt.Errorf("there is no fault %d", f.kind)
+}
+
+// stopped lets a node that is stopped go on after d.
+func (r *run) stopped(ctx context.Context, n *node, d time.Duration) error {
+	r.totals.Stops++
+	if err := r.without(ctx, n, d, func() error { return n.signal(thaw) }); err != nil {
+		return err
+	}
+	return r.pause(ctx, noticed)
+}
+
+// loseQuorum takes all brokers but one away at once, for longer than a transaction may be open. What is in the middle of a
+// commit then cannot know how it ended.
+func (r *run) loseQuorum(ctx context.Context, stays int, d time.Duration) error {
+	var gone []int
+	for id := 1; id <= members; id++ {
+		if id != stays {
+			gone = append(gone, id)
+			r.cluster.Kill(id)
+			r.totals.Kills++
+		}
+	}
+	return r.later(ctx, d, func() error {
+		for _, id := range gone {
+			if err := r.restart(ctx, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // restart starts a broker again. One that has not opened its port within the cluster's patience, on a busy machine, is

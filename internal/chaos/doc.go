@@ -4,9 +4,14 @@
 //	make chaos CYCLES=20 SEED=7 FILE=totals.json
 //	go run ./internal/chaos -cycles 5 -guarantee at_least_once
 //	go run ./internal/chaos -cycles 30 -storm
+//	make chaos CYCLES=10 CHAOS_FLAGS='-faults lose-quorum,stop-in-commit'
 //
 // Each cycle kills (kill -9), stops (SIGSTOP for longer than the session time-out, then SIGCONT) or restarts one node, or
-// kills or restarts one broker: which one, when and for how long is a pure function of the seed. A cycle ends when every
+// kills or restarts one broker: which one, when and for how long is a pure function of the seed. From the sixth cycle on,
+// which is more than an ordinary check runs, a cycle may also kill two of the three brokers at once, for longer than the
+// transaction time-out, so that commits end in a way that their producers are not told; or stop a node when the
+// coordinator shows its transaction between AddOffsets and EndTxn. With -faults, cycles try the named kinds only, from the
+// first one on. A longer run begins with the faults of the shorter one of the same seed and flags. A cycle ends when every
 // node is RUNNING, every task has one owner, every replica is in sync, and the committed offsets are past everything that
 // was fed until then. With -storm, faults come three at a time, and the nodes are not given time to recover in between.
 // With -strict, nodes that run at_least_once are checked for exactly_once, which shows that the check can fail.

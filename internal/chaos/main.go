@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/millrace-io/millrace"
@@ -26,6 +27,8 @@ type settings struct {
 	strict bool
 	// storm lets faults follow each other before the nodes have recovered.
 	storm bool
+	// faults are the kinds to choose from; none means all of them.
+	faults []kind
 }
 
 func main() {
@@ -56,6 +59,10 @@ func parse(args []string) (s settings, err error) {
 	flags.BoolVar(&s.keep, "keep", false, "keep logs and state directories even if all is well")
 	flags.BoolVar(&s.strict, "strict", false, "check for exactly_once even of nodes that run at_least_once: shows that the check can fail")
 	flags.BoolVar(&s.storm, "storm", false, "wait for the nodes to recover after every third fault only")
+	flags.Func("faults", "what to try, with commas between; all by default: "+strings.Join(kindNames[:], ","), func(text string) (err error) {
+		s.faults, err = parseKinds(text)
+		return err
+	})
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}

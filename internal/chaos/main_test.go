@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"flag"
+	"slices"
 	"testing"
 
 	"github.com/millrace-io/millrace"
@@ -16,7 +17,10 @@ func TestFlags(t *testing.T) {
 	if s, err = parse(nil); err != nil || s.seed == 0 || s.guarantee != millrace.ExactlyOnce {
 		t.Errorf("by default %+v, %v", s, err)
 	}
-	for _, wrong := range [][]string{{"-cycles", "0"}, {"-rate", "0"}, {"more"}, {"-guarantee", "perhaps"}} {
+	if s, err = parse([]string{"-faults", "stop-in-commit,lose-quorum"}); err != nil || !slices.Equal(s.faults, []kind{stopInCommit, loseQuorum}) {
+		t.Errorf("got %v, %v", s.faults, err)
+	}
+	for _, wrong := range [][]string{{"-cycles", "0"}, {"-rate", "0"}, {"more"}, {"-guarantee", "perhaps"}, {"-faults", "kill-node,flood"}} {
 		if _, err := parse(wrong); err == nil || errors.Is(err, flag.ErrHelp) {
 			t.Errorf("%v is taken", wrong)
 		}

@@ -68,8 +68,8 @@ func runNode(s nodeSettings) error {
 		return err
 	}
 	node, err := millrace.New(application, top, millrace.WithBrokers(strings.Split(s.brokers, ",")...), millrace.WithStateDir(s.state),
-		millrace.WithThreads(s.threads), millrace.WithSessionTimeout(session), millrace.WithShutdownTimeout(endLimit), millrace.WithGuarantee(s.guarantee),
-		millrace.WithLogger(slog.New(handler())))
+		millrace.WithThreads(s.threads), millrace.WithSessionTimeout(session), millrace.WithTransactionTimeout(transaction), millrace.WithShutdownTimeout(endLimit),
+		millrace.WithGuarantee(s.guarantee), millrace.WithLogger(slog.New(handler())))
 	if err != nil {
 		return err
 	}

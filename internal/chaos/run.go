@@ -31,6 +31,8 @@ type run struct {
 	totals   totals
 	// abortMarkers is the number of aborted transactions that the logs show.
 	abortMarkers int
+	// hits is how often a node was stopped between AddOffsets and EndTxn.
+	hits int
 }
 
 // chaos runs a run and gives the exit code.
@@ -86,7 +88,7 @@ func (r *run) whole(ctx context.Context) ([]oracle.Violation, error) {
 	if err := r.start(ctx); err != nil {
 		return nil, err
 	}
-	for i, f := range schedule(r.seed, r.cycles) {
+	for i, f := range schedule(r.seed, r.cycles, r.faults...) {
 		began := time.Now()
 		r.say("cycle %d of %d: %s", i+1, r.cycles, f)
 		if err := r.cycle(ctx, f, !r.storm || (i+1)%stormFaults == 0 || i+1 == r.cycles); err != nil {
@@ -206,8 +208,8 @@ var errVacuous = errors.New("no fault hit an open transaction: nothing was tried
 // conclude prints the line, adds up the totals, and gives the exit code.
 func (r *run) conclude(violations []oracle.Violation, err error) int {
 	r.count()
-	r.say("%d transactions committed; the outputs and changelogs hold abort markers of %d; %d threads restarted; %d producers made",
-		r.totals.Committed, r.abortMarkers, r.totals.ThreadRestarts, r.totals.Producers)
+	r.say("%d transactions committed; the outputs and changelogs hold abort markers of %d; %d threads restarted; %d producers made; %d commits stopped in the middle",
+		r.totals.Committed, r.abortMarkers, r.totals.ThreadRestarts, r.totals.Producers, r.hits)
 	r.totals.Violations = len(violations)
 	if err == nil && r.guarantee == millrace.ExactlyOnce && r.totals.Aborted+r.totals.Fenced+uint64(r.abortMarkers) == 0 {
 		err = errVacuous

@@ -22,16 +22,39 @@ func TestScheduleIsAFunctionOfTheSeed(t *testing.T) {
 	}
 }
 
-func TestScheduleDealsEachKindInEveryFiveCycles(t *testing.T) {
+// kindsOf is the kinds of some faults, in order of kind.
+func kindsOf(faults []fault) (found []kind) {
+	for _, f := range faults {
+		found = append(found, f.kind)
+	}
+	slices.Sort(found)
+	return found
+}
+
+func TestScheduleDealsTheSimpleKindsFirstAndThenEveryKind(t *testing.T) {
 	for seed := range uint64(50) {
-		faults := schedule(seed, 60)
-		for five := range slices.Chunk(faults, int(kinds)) {
-			dealt := map[kind]bool{}
-			for _, f := range five {
-				dealt[f.kind] = true
+		faults := schedule(seed, simple+8*int(kinds))
+		if got := kindsOf(faults[:simple]); !slices.Equal(got, deckOf(simple)) {
+			t.Fatalf("seed %d: the first cycles have the kinds %v", seed, got)
+		}
+		for deal := range slices.Chunk(faults[simple:], int(kinds)) {
+			if got := kindsOf(deal); !slices.Equal(got, deckOf(int(kinds))) {
+				t.Fatalf("seed %d: a deal has the kinds %v", seed, got)
 			}
-			if len(dealt) != int(kinds) {
-				t.Fatalf("seed %d: five cycles have the kinds %v", seed, dealt)
+		}
+	}
+}
+
+func TestScheduleOfSomeKinds(t *testing.T) {
+	only := []kind{killNode, loseQuorum, loseQuorum}
+	for seed := range uint64(50) {
+		long := schedule(seed, 30, only...)
+		if !slices.Equal(long[:7], schedule(seed, 7, only...)) {
+			t.Fatalf("seed %d: the first faults depend on how many follow", seed)
+		}
+		for deal := range slices.Chunk(long, len(only)) {
+			if got := kindsOf(deal); !slices.Equal(got, only) {
+				t.Fatalf("seed %d: a deal has the kinds %v", seed, got)
 			}
 		}
 	}
@@ -45,8 +68,11 @@ func TestScheduleCoversItsChoices(t *testing.T) {
 			if f.target < 1 || f.target > members {
 				t.Fatalf("there is no target %d", f.target)
 			}
-			if f.kind == stopNode && f.down <= session {
+			if (f.kind == stopNode || f.kind == stopInCommit) && f.down <= session {
 				t.Errorf("stopped for %s: the group would not notice", f.down)
+			}
+			if f.kind == loseQuorum && f.down <= transaction {
+				t.Errorf("no quorum for %s: a commit would only have to wait", f.down)
 			}
 			if f.wipe && f.kind != killNode || f.leave && f.kind != restartNode {
 				t.Errorf("%s makes no sense", f)

@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/IBM/sarama"
 )
@@ -25,4 +27,52 @@ func (c *Client) OpenTransactions() (found []string) {
 		}
 	}
 	return found
+}
+
+// offsetsTopic is where groups keep their offsets. A transaction has a partition of it from AddOffsets on.
+const offsetsTopic = "__consumer_offsets"
+
+// InCommit are the transactional ids, of those that are wanted, whose transactions hold offsets, or are about to, and which
+// nobody has asked to end yet. An error says that a broker has not answered; the ids are then those of the others.
+func (c *Client) InCommit(wanted func(id string) bool) (found []string, err error) {
+	for _, address := range c.seeds {
+		ids, failed := c.inCommit(address, wanted)
+		found, err = append(found, ids...), errors.Join(err, failed)
+	}
+	return found, err
+}
+
+func (c *Client) inCommit(address string, wanted func(id string) bool) (found []string, err error) {
+	list := sarama.NewListTransactionsRequest(sarama.MaxVersion)
+	list.StateFilters = []string{sarama.TransactionStateOngoing}
+	listed, err := call(c, address, func(b *sarama.Broker) (*sarama.ListTransactionsResponse, error) { return b.ListTransactions(list) })
+	if err != nil {
+		return nil, err
+	}
+	describe := &sarama.DescribeTransactionsRequest{}
+	for _, t := range listed.TransactionStates {
+		if wanted(t.TransactionalID) {
+			describe.TransactionalIDs = append(describe.TransactionalIDs, t.TransactionalID)
+		}
+	}
+	if len(describe.TransactionalIDs) == 0 {
+		return nil, nil
+	}
+	answer, err := call(c, address, func(b *sarama.Broker) (*sarama.DescribeTransactionsResponse, error) {
+		return b.DescribeTransactions(describe)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range answer.TransactionStates {
+		if holdsOffsets(t) {
+			found = append(found, t.TransactionalID)
+		}
+	}
+	return found, nil
+}
+
+func holdsOffsets(t sarama.TransactionState) bool {
+	return t.TransactionState == sarama.TransactionStateOngoing &&
+		slices.ContainsFunc(t.Topics, func(in sarama.DescribeTransactionsResponseTopic) bool { return in.Topic == offsetsTopic })
 }

@@ -324,3 +324,35 @@ func TestABrokerThatDoesNotAnswerIsNamed(t *testing.T) {
 		t.Errorf("got %v", open)
 	}
 }
+
+// The embedded broker does not tell which transactions hold offsets, so the answer is made up; that a real broker's is read
+// right, the chaos run shows.
+func TestWhatIsInACommit(t *testing.T) {
+	with := func(state string, topics ...string) (s sarama.TransactionState) {
+		s.TransactionState = state
+		for _, topic := range topics {
+			s.Topics = append(s.Topics, sarama.DescribeTransactionsResponseTopic{Topic: topic, Partitions: []int32{0}})
+		}
+		return s
+	}
+	for _, c := range []struct {
+		state sarama.TransactionState
+		want  bool
+	}{
+		{with(sarama.TransactionStateOngoing, "t", offsetsTopic), true},
+		{with(sarama.TransactionStateOngoing, offsetsTopic), true},
+		{with(sarama.TransactionStateOngoing, "t"), false},
+		{with(sarama.TransactionStatePrepareCommit, "t", offsetsTopic), false},
+		{with("Empty"), false},
+	} {
+		if holdsOffsets(c.state) != c.want {
+			t.Errorf("%+v: not %t", c.state, c.want)
+		}
+	}
+	_, client := fresh(t)
+	w := newWriter(t, client, "mine")
+	w.write("a")
+	if ids, err := client.InCommit(func(string) bool { return true }); err != nil || len(ids) > 0 {
+		t.Errorf("without offsets, %v, %v", ids, err)
+	}
+}
