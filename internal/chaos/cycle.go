@@ -102,9 +102,13 @@ func (r *run) stopped(ctx context.Context, n *node, d time.Duration) error {
 	return r.pause(ctx, noticed)
 }
 
-// loseQuorum takes all brokers but one away at once, for longer than a transaction may be open. What is in the middle of a
-// commit then cannot know how it ended.
+// loseQuorum takes all brokers but one away at once, for longer than a transaction may be open, while the node of the same
+// number is in the middle of a commit. It goes on when they are gone, and cannot be told how that commit ends.
 func (r *run) loseQuorum(ctx context.Context, stays int, d time.Duration) error {
+	n := r.nodes[stays-1]
+	if err := r.freezeInCommit(ctx, n); err != nil {
+		return err
+	}
 	var gone []int
 	for id := 1; id <= members; id++ {
 		if id != stays {
@@ -112,6 +116,9 @@ func (r *run) loseQuorum(ctx context.Context, stays int, d time.Duration) error 
 			r.cluster.Kill(id)
 			r.totals.Kills++
 		}
+	}
+	if err := n.signal(thaw); err != nil {
+		return err
 	}
 	return r.later(ctx, d, func() error {
 		for _, id := range gone {

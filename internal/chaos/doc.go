@@ -9,7 +9,7 @@
 // Each cycle kills (kill -9), stops (SIGSTOP for longer than the session time-out, then SIGCONT) or restarts one node, or
 // kills or restarts one broker: which one, when and for how long is a pure function of the seed. From the sixth cycle on,
 // which is more than an ordinary check runs, a cycle may also kill two of the three brokers at once, for longer than the
-// transaction time-out, so that commits end in a way that their producers are not told; or stop a node when the
+// transaction time-out and while a node is in a commit, so that it cannot be told how that ends; or stop a node when the
 // coordinator shows its transaction between AddOffsets and EndTxn. With -faults, cycles try the named kinds only, from the
 // first one on. A longer run begins with the faults of the shorter one of the same seed and flags. A cycle ends when every
 // node is RUNNING, every task has one owner, every replica is in sync, and the committed offsets are past everything that
