@@ -23,11 +23,14 @@ const (
 // stopped again and again, for a moment each, until it is there. If it never is (its coordinator may be one that does not
 // answer), it is stopped where it happens to be.
 func (r *run) freezeInCommit(ctx context.Context, n *node) error {
-	id, err := os.ReadFile(filepath.Join(n.stateDir(), application, "process"))
+	var process string
+	err := r.await(ctx, "the process id of "+n.name(), startLimit, func(context.Context) (err error) {
+		process, err = n.processID()
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("%s has no process id: %w", n.name(), err)
+		return err
 	}
-	process := strings.TrimSpace(string(id))
 	for try := 1; ; try++ {
 		if err := n.signal(freeze); err != nil {
 			return err
@@ -52,4 +55,14 @@ func (r *run) freezeInCommit(ctx context.Context, n *node) error {
 			return err
 		}
 	}
+}
+
+// processID is in the state directory, a moment after the first start on it, and in the node's transactional ids.
+func (n *node) processID() (string, error) {
+	text, err := os.ReadFile(filepath.Join(n.stateDir(), application, "process"))
+	id := strings.TrimSpace(string(text))
+	if err == nil && id == "" {
+		err = fmt.Errorf("the process id of %s is empty", n.name())
+	}
+	return id, err
 }
