@@ -67,7 +67,10 @@ type Node struct {
 // no broker and starts nothing, but for the listening of WithRemote. Its error joins every *OptionError.
 func New(appID string, t *topology.Topology, opts ...Option) (*Node, error) {
 	o := defaults()
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			return nil, &OptionError{"options", fmt.Sprintf("number %d is nil: leave it out", i+1)}
+		}
 		opt(&o)
 	}
 	if err := o.validate(appID); err != nil {

@@ -111,8 +111,14 @@ func WithStateDir(dir string) Option { return func(o *options) { o.stateDir = di
 // WithThreads is the number of stream threads. The default is 2.
 func WithThreads(n int) Option { return func(o *options) { o.threads = n } }
 
-// WithLogger takes what the node has to say. The default is silence.
-func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
+// WithLogger takes what the node has to say. The default is silence, and nil means it too.
+func WithLogger(l *slog.Logger) Option {
+	return func(o *options) {
+		if o.logger = l; l == nil {
+			o.logger = slog.New(slog.DiscardHandler)
+		}
+	}
+}
 
 // WithCommitInterval is the time between commits. The default is 100 ms.
 func WithCommitInterval(d time.Duration) Option { return func(o *options) { o.commitInterval = d } }
@@ -195,7 +201,7 @@ func (o *options) validate(app string) error {
 	}
 	for _, b := range o.brokers {
 		if _, _, err := net.SplitHostPort(b); err != nil {
-			bad("WithBrokers", "%q is not host:port", b)
+			bad("WithBrokers", "%q is not host:port, such as 127.0.0.1:9092", b)
 		}
 	}
 	if o.mechanism+o.user+o.password != "" {
@@ -221,8 +227,23 @@ func (o *options) validate(app string) error {
 	if o.recordBytes < 0 {
 		bad("WithMaxRecordBytes", "%d is negative", o.recordBytes)
 	}
-	if o.session <= 0 || o.startTimeout <= 0 || o.stopTimeout <= 0 {
-		bad("time-outs", "session, start and shutdown time-outs must be positive")
+	for option, d := range map[string]time.Duration{
+		"WithSessionTimeout": o.session, "WithStartTimeout": o.startTimeout, "WithShutdownTimeout": o.stopTimeout, "WithMetadataRefresh": o.metadata,
+	} {
+		if d <= 0 {
+			bad(option, "%s is not a positive duration", d)
+		}
+	}
+	if o.replication < 1 && o.replication != -1 {
+		bad("WithReplication", "%d copies: use 1 or more, or -1 for the cluster's default", o.replication)
+	}
+	if o.cacheBytes < 0 {
+		bad("WithStoreCache", "%d bytes: use 0 or more", o.cacheBytes)
+	}
+	if o.endpoint != "" {
+		if _, _, err := net.SplitHostPort(o.endpoint); err != nil {
+			bad("WithEndpoint", "%q is not host:port", o.endpoint)
+		}
 	}
 	switch o.compression {
 	case "", "none", "gzip", "snappy", "lz4", "zstd":

@@ -21,12 +21,22 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		{millrace.WithThreads(0), "WithThreads"},
 		{millrace.WithBrokers("nowhere"), "host:port"},
 		{millrace.WithCompression("brotli"), "zstd"},
+		{millrace.WithReplication(-3), "WithReplication"},
+		{millrace.WithReplication(0), "WithReplication"},
+		{millrace.WithMetadataRefresh(-1), "WithMetadataRefresh"},
+		{millrace.WithStoreCache(-5), "WithStoreCache"},
+		{millrace.WithEndpoint("foo"), "WithEndpoint"},
+		{millrace.WithSessionTimeout(0), "WithSessionTimeout"},
+		{nil, "options"},
 	} {
 		_, err := millrace.New("app", wordCount(t), c.option)
 		var bad *millrace.OptionError
 		if !errors.As(err, &bad) || !strings.Contains(err.Error(), c.names) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%v does not name %s", err, c.names)
 		}
+	}
+	if _, err := millrace.New("app", wordCount(t), millrace.WithLogger(nil)); err != nil {
+		t.Error(err)
 	}
 	if _, err := millrace.ParseGuarantee("at_most_once"); err == nil || !strings.Contains(err.Error(), "exactly_once, at_least_once") {
 		t.Error(err)

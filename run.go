@@ -133,6 +133,7 @@ func (n *Node) onFailure(t *tree, o actors.Outcome) {
 	if o.GaveUp {
 		status.State, status.Epoch = lifecycle.ThreadError, f.Epoch
 	}
+	n.opts.logger.Warn("a thread has failed", "thread", f.Thread, "epoch", f.Epoch, "attempt", f.Attempt, "retry", o.Retry, "gaveUp", o.GaveUp, "cause", f.Cause)
 	t.watch.Became(status)
 	if o.GaveUp {
 		t.gaveUp(f.Thread, fmt.Errorf("millrace: %s has failed (attempt %d): %w", f.Thread, f.Attempt, f.Cause))

@@ -15,7 +15,14 @@ const codeIllegalGeneration int16 = 22
 
 // commitFailed decides what a commit that did not succeed means for the thread.
 func (l *Loop) commitFailed(err *broker.Error) error {
-	l.cfg.Log.Warn("commit failed", "thread", l.slot.Name, "err", err)
+	// A group that has gone on to another generation refuses the one before it also from members that it kept. Which this
+	// is, the answer to the pending join says.
+	rebalanced := err.Code == codeIllegalGeneration && (l.commit.generation != l.slot.Member.Generation || l.slot.rejoining)
+	if rebalanced {
+		l.cfg.Log.Info("a commit met a rebalance and is done again", "thread", l.slot.Name, "err", err)
+	} else {
+		l.cfg.Log.Warn("commit failed", "thread", l.slot.Name, "err", err)
+	}
 	switch err.Class {
 	case broker.CommitUnknown:
 		if l.slot.exactlyOnce() {
@@ -25,11 +32,8 @@ func (l *Loop) commitFailed(err *broker.Error) error {
 	case broker.Abort, broker.Retry:
 		l.abort(err)
 	case broker.Migrated:
-		stale := l.commit.generation != l.slot.Member.Generation || l.slot.rejoining
 		l.abort(err)
-		// A group that has gone on to another generation refuses the one before it also from members that it kept. Which
-		// this is, the answer to the pending join says.
-		if l.slot.exactlyOnce() && !(err.Code == codeIllegalGeneration && stale) {
+		if l.slot.exactlyOnce() && !rebalanced {
 			l.migrate()
 		}
 	default:
