@@ -191,7 +191,7 @@ func (m *Machine) repeat(err *broker.Error) {
 	m.later(err.Code)
 }
 
-// unknown gives up asking. The transaction's time-out is long over, so it is not open any more; committed offsets tell.
+// unknown gives up asking. Without a quorum the transaction may still be open: the re-init ends it, and committed offsets tell.
 func (m *Machine) unknown(err *broker.Error) {
 	m.counts.CommitUnknown++
 	unknown := *err
