@@ -62,8 +62,12 @@ func serveSpec(t failer, fs vfs.FS, n int32, spec TaskSpec) (s *served, leave fu
 	s = &served{t: t, dir: openDir(t, fs)}
 	s.Router = router.New(system(), fmt.Sprintf("served-%d", names.Add(1)), router.Options{Endpoint: "here:1"})
 	sub := system().EventStream.Subscribe(func(e any) {
-		if _, ok := e.(*actor.DeadLetterEvent); ok {
-			s.dead.Add(1)
+		if d, ok := e.(*actor.DeadLetterEvent); ok {
+			switch d.Message.(type) {
+			case *actor.Stop, *actor.Watch: // leave stops what a test has stopped already
+			default:
+				s.dead.Add(1)
+			}
 		}
 	})
 	counts := spec.Stores[0]
