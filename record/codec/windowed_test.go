@@ -17,11 +17,11 @@ type windowed = record.Windowed[string]
 var (
 	timeWindows = rapid.Custom(func(t *rapid.T) windowed {
 		start := rapid.Int64Range(0, math.MaxInt64-60_000).Draw(t, "start")
-		return windowed{rapid.String().Draw(t, "key"), start, start + 60_000}
+		return windowed{Key: rapid.String().Draw(t, "key"), Start: start, End: start + 60_000}
 	})
 	sessionWindows = rapid.Custom(func(t *rapid.T) windowed {
 		start := rapid.Int64Min(0).Draw(t, "start")
-		return windowed{rapid.String().Draw(t, "key"), start, rapid.Int64Min(start).Draw(t, "end")}
+		return windowed{Key: rapid.String().Draw(t, "key"), Start: start, End: rapid.Int64Min(start).Draw(t, "end")}
 	})
 	instants = rapid.Custom(func(t *rapid.T) time.Time { return time.Unix(0, rapid.Int64().Draw(t, "ns")).UTC() })
 )
@@ -36,24 +36,24 @@ func TestWindowedRoundTrips(t *testing.T) {
 
 // The bytes of Kafka Streams' windowed serdes.
 func TestWindowedBytesOfJava(t *testing.T) {
-	w, err1 := TimeWindowed(String, time.Second).Encode(nil, windowed{"k", 2_000, 3_000})
-	s, err2 := SessionWindowed(String).Encode(nil, windowed{"k", 1, 2})
+	w, err1 := TimeWindowed(String, time.Second).Encode(nil, windowed{Key: "k", Start: 2_000, End: 3_000})
+	s, err2 := SessionWindowed(String).Encode(nil, windowed{Key: "k", Start: 1, End: 2})
 	if got := fmt.Sprintf("%x %x %v %v", w, s, err1, err2); got != "6b00000000000007d0 6b00000000000000020000000000000001 <nil> <nil>" {
 		t.Error(got)
 	}
-	if f := SessionWindowed(String).FormatText(windowed{"a@b", 1, 2}); f != "a@b@1..2" {
+	if f := SessionWindowed(String).FormatText(windowed{Key: "a@b", Start: 1, End: 2}); f != "a@b@1..2" {
 		t.Error(f)
 	}
 }
 
 func TestWindowedRefusals(t *testing.T) {
 	minute, session := TimeWindowed(Int64, time.Minute), SessionWindowed(String)
-	_, e1 := TimeWindowed(String, time.Minute).Encode(nil, windowed{"k", 0, 1})
+	_, e1 := TimeWindowed(String, time.Minute).Encode(nil, windowed{Key: "k", Start: 0, End: 1})
 	_, e2 := minute.Decode([]byte("short"))
 	_, e3 := minute.Decode(bytes.Repeat([]byte{0xff}, 16))
 	_, e4 := minute.ParseText("7@x")
 	_, e5 := minute.ParseText("seven@0")
-	_, e6 := session.Encode(nil, windowed{"k", 2, 1})
+	_, e6 := session.Encode(nil, windowed{Key: "k", Start: 2, End: 1})
 	_, e7 := session.Decode(make([]byte, 15))
 	_, e8 := session.ParseText("k@1")
 	_, e9 := Time.Encode(nil, time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC))
