@@ -49,7 +49,7 @@ race:
 
 test-kafka:
 	@if command -v java >/dev/null 2>&1 && command -v mvn >/dev/null 2>&1; then \
-	  $(GO) test -tags realkafka -count=1 -timeout 15m -v ./internal/realkafka/...; \
+	  $(GO) test -tags realkafka -count=1 -timeout 20m -v ./internal/realkafka/...; \
 	else \
 	  echo "real Kafka is not available here: Java 17 and Maven are needed to start it"; \
 	fi
