@@ -63,6 +63,8 @@ const (
 const (
 	CodeNone             int16 = 0
 	CodeOffsetOutOfRange int16 = 1
+	// CodeIllegalGeneration is a group's answer to a generation that is over, also to a member that is part of the next.
+	CodeIllegalGeneration int16 = 22
 )
 
 // Error is a failed request, classified. It is found with errors.As; Cause is the bare error of the client library or

@@ -130,6 +130,7 @@ func (l *Loop) onFlushed(f broker.Flushed) error {
 
 // endTransaction sends the offsets: the step that makes the interval count.
 func (l *Loop) endTransaction(c *commit) {
+	c.generation = l.slot.Member.Generation
 	offsets, whole := l.offsets(c)
 	switch {
 	case len(offsets) == 0: // every task of this commit was given up meanwhile
@@ -141,7 +142,7 @@ func (l *Loop) endTransaction(c *commit) {
 		// The transaction holds records of a task whose offsets cannot go with them.
 		l.abort(errGivenUp)
 	default:
-		c.token, c.generation = l.slot.nextToken(), l.slot.Member.Generation
+		c.token = l.slot.nextToken()
 		l.slot.Producer.Commit(c.token, offsets, l.slot.Member)
 	}
 }

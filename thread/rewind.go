@@ -10,14 +10,11 @@ import (
 	"github.com/millrace-io/millrace/task"
 )
 
-// codeIllegalGeneration is a group's answer to a generation that is over, also to a member that is part of the next.
-const codeIllegalGeneration int16 = 22
-
 // commitFailed decides what a commit that did not succeed means for the thread.
 func (l *Loop) commitFailed(err *broker.Error) error {
 	// A group that has gone on to another generation refuses the one before it also from members that it kept. Which this
 	// is, the answer to the pending join says.
-	rebalanced := err.Code == codeIllegalGeneration && (l.commit.generation != l.slot.Member.Generation || l.slot.rejoining)
+	rebalanced := err.Code == broker.CodeIllegalGeneration && (l.commit.generation != l.slot.Member.Generation || l.slot.rejoining)
 	if rebalanced {
 		l.cfg.Log.Info("a commit met a rebalance and is done again", "thread", l.slot.Name, "err", err)
 	} else {

@@ -31,7 +31,7 @@ func (g *groupPort) Released(generation int32, tps []record.TopicPartition) {
 	(*node)(g).asks("released %v of generation %d", tps, generation)
 	n := (*node)(g)
 	for _, tp := range tps {
-		if d := n.disks[tp.Partition]; strict && (d.open || len(d.jobs) > 0) {
+		if d := n.disks[tp.Partition]; d.open || len(d.jobs) > 0 {
 			n.w.fatal("%s releases %s, which is not closed", n.name, tp)
 		}
 		for _, a := range n.cur {

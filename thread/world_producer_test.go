@@ -143,7 +143,7 @@ func (n *node) has(log []entry) bool {
 // Abort implements thread.Producer.
 func (p *producerPort) Abort(token uint64) {
 	(*node)(p).asks("abort %d", token)
-	if p.refused && strict {
+	if p.refused {
 		p.w.fatal("%s takes its transactional id back without an assignment in between", p.name)
 	}
 	if p.commit != nil {

@@ -46,10 +46,6 @@ type world struct {
 	trace []string
 }
 
-// strict holds loops also to what the present one breaks: a new incarnation releases partitions that its predecessor is
-// still closing, and a fenced producer's Abort is repeated before the group has said that this member is part of it.
-const strict = true
-
 const (
 	partitions = 3
 	records    = 14
