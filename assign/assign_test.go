@@ -112,7 +112,7 @@ func TestUnknownCountIsNamed(t *testing.T) {
 }
 
 func TestUserDataSurvives(t *testing.T) {
-	b := assign.EncodeSubscription("process", "host:1", []record.TaskID{{SubTopology: 1, Partition: 2}}, 3)
+	b := assign.EncodeMember(assign.Member{ProcessID: "process", Endpoint: "host:1", Previous: []record.TaskID{{SubTopology: 1, Partition: 2}}}, 3)
 	m, err := assign.DecodeSubscription("id", b)
 	if err != nil || m.ProcessID != "process" || m.Endpoint != "host:1" || !slices.Equal(m.Previous, []record.TaskID{{SubTopology: 1, Partition: 2}}) {
 		t.Fatal(m, err)

@@ -34,11 +34,6 @@ func (e *UserDataError) Unwrap() error { return e.Cause }
 
 var errNoVersion = errors.New("it has no version")
 
-// EncodeSubscription writes what a member says of itself, without exactly-once.
-func EncodeSubscription(processID, endpoint string, tasks []record.TaskID, round uint64) []byte {
-	return EncodeMember(Member{ProcessID: processID, Endpoint: endpoint, Previous: tasks}, round)
-}
-
 // EncodeMember writes what a member says of itself. What the group protocol carries anyway (id, owned partitions,
 // generation) is left out. round must differ in each join, or a broker takes a follower's join for a repetition.
 func EncodeMember(m Member, round uint64) []byte {

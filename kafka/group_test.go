@@ -40,7 +40,7 @@ type planner struct {
 func (*planner) Name() string { return "millrace" }
 
 func (p *planner) UserData([]record.TopicPartition) []byte {
-	return assign.EncodeSubscription(p.endpoint, p.endpoint, nil, p.round.Add(1))
+	return assign.EncodeMember(assign.Member{ProcessID: p.endpoint, Endpoint: p.endpoint}, p.round.Add(1))
 }
 
 func (*planner) Assign(members []kafka.GroupMember, partitions map[string]int32) (map[string]kafka.GroupAssignment, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/kafka/transaction"
 	"github.com/millrace-io/millrace/record"
 )
 
@@ -264,7 +265,7 @@ func (p *Producer) Fence(token uint64, transactionalID string) {
 
 // Counts are what a producer has done since it was made: transactions that were committed and aborted, how often another
 // producer took its id over, how often it initialised its id again, and how many commits it could not find out about.
-type Counts struct{ Committed, Aborted, Fenced, Reinits, CommitUnknown uint64 }
+type Counts = transaction.Counts
 
 // Counts may be called from any goroutine.
 func (p *Producer) Counts() Counts { return *p.sender.counts.Load() }

@@ -146,7 +146,7 @@ func (s *sender) run() {
 }
 
 func (s *sender) publish() {
-	if c := Counts(s.machine.Counts()); c != *s.counts.Load() {
+	if c := s.machine.Counts(); c != *s.counts.Load() {
 		s.counts.Store(&c)
 	}
 }
