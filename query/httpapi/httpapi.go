@@ -60,7 +60,12 @@ func write(w http.ResponseWriter, status int, contentType string, body any) {
 func (h *handler) store(w http.ResponseWriter, r *http.Request) (Store, bool) {
 	s, ok := h.byName[r.PathValue("store")]
 	if !ok {
-		fail(w, query.New(query.UnknownStateStore, r.PathValue("store"), query.NoPartition))
+		// The node's own word: it names the stores that there are.
+		if _, err := h.node.Partitions(r.Context(), r.PathValue("store")); err != nil {
+			fail(w, err)
+		} else {
+			fail(w, query.New(query.UnknownStateStore, r.PathValue("store"), query.NoPartition))
+		}
 	}
 	return s, ok
 }
