@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/millrace-io/millrace/record"
+	"runtime"
+	"sync/atomic"
 )
 
 func TestSecondOpenOfADirectoryNamesItAndTheFix(t *testing.T) {
@@ -338,17 +340,71 @@ func readDamaged(t *testing.T, s *TaskState) {
 	}
 }
 
-// A full disk stops the state with a typed error, ends nothing else, and the task opens again when there is space.
-func TestFullDiskFailsTheStateAndNothingElse(t *testing.T) {
-	if !inOwnProcess(t) {
-		return
-	}
-	toggle := &errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
+// fullDisk has no space while it is on.
+func fullDisk() *errorfs.Toggle {
+	return &errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpReuseForWrite {
 			return &fs.PathError{Op: "write", Path: op.Path, Err: syscall.ENOSPC}
 		}
 		return nil
 	})}
+}
+
+// The engine's own Close waits for a flush that is under way, and for ever if that flush is the one that shows that the
+// engine is dead: its goroutine is parked.
+func TestCloseEndsWhenTheEngineDiesInIt(t *testing.T) {
+	if !inOwnProcess(t) {
+		return
+	}
+	var attempts, later atomic.Int64
+	blocked, gate := make(chan struct{}), make(chan struct{})
+	var on atomic.Bool
+	full := errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if !on.Load() || op.Kind != errorfs.OpCreate {
+			return nil
+		}
+		if attempts.Add(1) == 2 { // the first attempt has failed; the second stands still
+			close(blocked)
+			<-gate
+		}
+		return &fs.PathError{Op: "create", Path: op.Path, Err: syscall.ENOSPC}
+	})
+	d := openDir(t, errorfs.Wrap(vfs.NewMem(), full), func(o *DirectoryOptions) {
+		o.ErrorPatience, o.FlushInterval = time.Hour, time.Nanosecond
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+	})
+	s, _ := openTask(t, d, testSpec())
+	on.Store(true)
+	apply(t, s, &Unit{Writes: writes(0, "a", "1"), Changelog: []StoreOffset{{0, 1}}}) // starts a flush
+	<-blocked
+	ended := make(chan error, 1)
+	go func() { ended <- s.Close() }()
+	<-s.Closed()
+	for range 10_000 {
+		runtime.Gosched() // into the engine's Close
+	}
+	later.Store(int64(2 * time.Hour))
+	close(gate)
+	if err := <-ended; !errors.Is(err, ErrDiskFull) {
+		t.Error(err)
+	}
+	on.Store(false)
+	s, report := openTask(t, d, testSpec())
+	if report.Why != Abandoned {
+		t.Error(report)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	closeDir(t, d)
+}
+
+// A full disk stops the state with a typed error, ends nothing else, and the task opens again when there is space.
+func TestFullDiskFailsTheStateAndNothingElse(t *testing.T) {
+	if !inOwnProcess(t) {
+		return
+	}
+	toggle := fullDisk()
 	d := openDir(t, errorfs.Wrap(vfs.NewMem(), toggle), func(o *DirectoryOptions) { o.ErrorPatience = time.Millisecond })
 	s, _ := openTask(t, d, testSpec())
 	apply(t, s, &Unit{Writes: writes(0, "a", "1"), Changelog: []StoreOffset{{0, 1}}})

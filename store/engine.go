@@ -180,9 +180,13 @@ func (e *engine) flushed() error {
 	}
 }
 
-// close ends the database after the lease has drained.
+// close ends the database after the lease has drained. The database waits in it for its own flushes and compactions, so
+// one that dies meanwhile would be waited for for ever: its goroutine is parked. Such a one keeps its lock.
 func (e *engine) close() error {
-	err := caught("close", e.db.Close)
+	err := e.await("close", e.db.Close)
+	if dead := e.dead(); dead != nil {
+		return dead
+	}
 	return e.failure("close", errors.Join(err, e.lock.Close()))
 }
 

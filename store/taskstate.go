@@ -200,7 +200,11 @@ func (t *TaskState) finish(flush bool) error {
 		flushErr = e.flushLast()
 	}
 	if e.dead() == nil && e.lease.drain(t.dir.opts.CloseTimeout) {
-		return errors.Join(flushErr, e.close())
+		err := e.close()
+		if e.dead() != nil {
+			t.dir.lose()
+		}
+		return errors.Join(flushErr, err)
 	}
 	t.dir.lose()
 	if e.dead() == nil {
