@@ -165,7 +165,7 @@ func TestH4NoTransactionIsOpenWhileAThreadRestores(t *testing.T) {
 	}
 	n.stop()
 
-	var restoring, early atomic.Bool
+	var restoring, early, late atomic.Bool
 	restoring.Store(true)
 	gate := make(chan struct{})
 	time.AfterFunc(1500*time.Millisecond, func() { restoring.Store(false); close(gate) })
@@ -182,6 +182,7 @@ func TestH4NoTransactionIsOpenWhileAThreadRestores(t *testing.T) {
 		c.Kfake().ControlKey(int16(key), func(kmsg.Request) (kmsg.Response, error, bool) {
 			c.Kfake().KeepControl()
 			early.Store(early.Load() || restoring.Load())
+			late.Store(late.Load() || !restoring.Load())
 			return nil, nil, false
 		})
 	}
@@ -196,6 +197,9 @@ func TestH4NoTransactionIsOpenWhileAThreadRestores(t *testing.T) {
 	}
 	if got := n.counts(t.Context()); len(got) != 1000 || got["0"] != 2 {
 		t.Error(len(got), got["0"])
+	}
+	if !late.Load() {
+		t.Error("no transaction was seen at all")
 	}
 	if early.Load() {
 		t.Error("a transaction was begun while everything was being restored")
@@ -253,10 +257,14 @@ func TestH14CoordinatorsMoveAndProcessingGoesOn(t *testing.T) {
 	var processed atomic.Int64
 	n := start(t, through(t, &processed), millrace.WithBrokers(c.Addrs()...), millrace.WithStateDir(t.TempDir()), millrace.WithCommitInterval(20*time.Millisecond))
 	keys := []kmsg.Key{kmsg.Produce, kmsg.AddPartitionsToTxn, kmsg.AddOffsetsToTxn, kmsg.TxnOffsetCommit, kmsg.EndTxn, kmsg.Heartbeat}
-	fed := 0
+	fed, cuts := 0, map[kmsg.Key]*atomic.Int64{}
 	for round := range 3 {
 		for i, key := range keys {
+			if cuts[key] == nil {
+				cuts[key] = &atomic.Int64{}
+			}
 			c.Kfake().ControlKey(int16(key), func(kmsg.Request) (kmsg.Response, error, bool) {
+				cuts[key].Add(1)
 				return nil, errors.New("cut"), true
 			})
 			if i%2 == round%2 {
@@ -273,6 +281,11 @@ func TestH14CoordinatorsMoveAndProcessingGoesOn(t *testing.T) {
 	}
 	if got := len(visible(t, c, "word-counts")); got != fed {
 		t.Errorf("%d records came out of %d", got, fed)
+	}
+	for key, n := range cuts {
+		if n.Load() == 0 {
+			t.Errorf("no request of key %d was cut", key)
+		}
 	}
 	for _, th := range n.Threads() {
 		if th.Epoch != 1 {

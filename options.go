@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace-io/millrace/actors"
 	"github.com/millrace-io/millrace/query/remote"
+	"github.com/millrace-io/millrace/store"
 )
 
 // Option changes one setting of a Node.
@@ -76,6 +77,7 @@ type options struct {
 	tls            *tls.Config
 	transaction    time.Duration
 	recordBytes    int
+	directory      func(*store.DirectoryOptions) // what a test changes
 	mechanism      string
 	user, password string
 	remoteAddr     string

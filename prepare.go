@@ -17,7 +17,11 @@ import (
 
 // prepare reaches the cluster, opens the state directory, and makes the internal topics. Nothing of it joins the group.
 func (n *Node) prepare(ctx context.Context) error {
-	dir, err := store.OpenDirectory(n.opts.stateDir, n.app, store.DirectoryOptions{CacheBytes: n.opts.cacheBytes, Logger: n.opts.logger})
+	options := store.DirectoryOptions{CacheBytes: n.opts.cacheBytes, Logger: n.opts.logger}
+	if n.opts.directory != nil {
+		n.opts.directory(&options)
+	}
+	dir, err := store.OpenDirectory(n.opts.stateDir, n.app, options)
 	if err != nil {
 		return err
 	}
