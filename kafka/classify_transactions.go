@@ -46,6 +46,8 @@ const (
 	provesDeath     = "TestCommitOutlivesItsCoordinator"
 	provesRepeated  = "TestRepeatedCommitTellsTheOutcome"
 	provesInjected  = "TestTransactionsOutliveEveryCode" // only injection can produce it
+	provesFound     = "TestCommitThatNobodyAnswersForIsFoundCommitted"
+	provesLate      = "TestRecordsWithoutTheirOffsetsDoNotCount"
 	provesQuorum    = "TestReplicasLostAndRegained"
 )
 
@@ -152,7 +154,7 @@ var offsetLines = []row{
 	on(broker.OpTxnOffsetCommit, 16, broker.Retry, "", "the coordinator moved", ""),
 	on(broker.OpTxnOffsetCommit, 51, broker.Retry, "", "the markers of the last transaction are being written", ""),
 	on(broker.OpTxnOffsetCommit, 3, broker.Retry, "", "the coordinator has not heard of the topic yet", ""),
-	on(broker.OpTxnOffsetCommit, 22, broker.Migrated, kipCommitFailed, "a generation that is over: not committed, the tasks are somebody else's", provesMember),
+	on(broker.OpTxnOffsetCommit, 22, broker.Migrated, kipCommitFailed, "a generation that is over: not committed, the tasks are somebody else's", provesLate),
 	on(broker.OpTxnOffsetCommit, 25, broker.Migrated, kipCommitFailed, "a member that was thrown out: not committed, the tasks are somebody else's", provesMember),
 	on(broker.OpTxnOffsetCommit, 82, broker.Migrated, kipInstance, "another process has the instance id: not committed, the tasks are its", provesMember),
 	on(broker.OpTxnOffsetCommit, 27, broker.Abort, "", "a rebalance; not seen from a real broker", ""),
@@ -186,7 +188,7 @@ var endLines = []row{
 	on(broker.OpEndTxn, 120, broker.Abort, "", "KIP-890: TransactionAbortable", ""),
 	on(broker.OpEndTxn, 53, broker.Fatal, kipTxnId, "not even an abort is allowed", ""),
 
-	when(transaction.Repeated, on(broker.OpEndTxn, transaction.Transport, broker.Retry, "", "the same again", provesDeath)),
+	when(transaction.Repeated, on(broker.OpEndTxn, transaction.Transport, broker.Retry, "", "the same again, for twice the transaction time-out; then committed offsets tell", provesFound)),
 	when(transaction.Repeated, on(broker.OpEndTxn, 7, broker.Retry, kipTimeout, "the same again", provesInjected)),
 	when(transaction.Repeated, on(broker.OpEndTxn, 15, broker.Retry, "", "the same again", provesDeath)),
 	when(transaction.Repeated, on(broker.OpEndTxn, 16, broker.Retry, "", "the same again", provesDeath)),

@@ -31,11 +31,12 @@ type copier struct {
 	t     *testing.T
 	name  string
 	state string
+	log   *output
 }
 
 const copying = "copying"
 
-func newCopier(t *testing.T, c *realkafka.Cluster, g *gate, name string) *copier {
+func newCopier(t *testing.T, c *realkafka.Cluster, g *gate, name string, more ...millrace.Option) *copier {
 	t.Helper()
 	b := topology.NewBuilder()
 	topology.To(topology.From(b, topology.NewTopic("in", codec.Bytes, codec.String)), topology.NewTopic("out", codec.Bytes, codec.String))
@@ -43,11 +44,10 @@ func newCopier(t *testing.T, c *realkafka.Cluster, g *gate, name string) *copier
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &copier{t: t, name: name, state: t.TempDir()}
-	log := &output{}
-	n.Node, err = millrace.New(copying, top, millrace.WithBrokers(c.Brokers()...), millrace.WithStateDir(n.state), millrace.WithThreads(1),
-		millrace.WithSessionTimeout(6*time.Second), millrace.WithTransactionTimeout(2*time.Minute), millrace.WithStartTimeout(2*time.Minute),
-		millrace.WithLogger(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+	n := &copier{t: t, name: name, state: t.TempDir(), log: &output{}}
+	n.Node, err = millrace.New(copying, top, append([]millrace.Option{millrace.WithBrokers(c.Brokers()...), millrace.WithStateDir(n.state), millrace.WithThreads(1),
+		millrace.WithSessionTimeout(6 * time.Second), millrace.WithTransactionTimeout(2 * time.Minute), millrace.WithStartTimeout(2 * time.Minute),
+		millrace.WithLogger(slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug})))}, more...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func newCopier(t *testing.T, c *realkafka.Cluster, g *gate, name string) *copier
 			t.Errorf("%s ended with %v", name, err)
 		}
 		if t.Failed() {
-			t.Logf("%s said:\n%s", name, log)
+			t.Logf("%s said:\n%s", name, n.log)
 		}
 	})
 	return n
@@ -250,4 +250,46 @@ func TestRecordsWithoutTheirOffsetsDoNotCount(t *testing.T) {
 	in.write("last")
 	old.drained()
 	in.copied(c)
+}
+
+// A commit is carried out, and every answer to it is lost, for longer than anybody asks again. Its records count although its
+// sender cannot know: the offsets that went with it say so, and nothing is copied a second time.
+func TestCommitThatNobodyAnswersForIsFoundCommitted(t *testing.T) {
+	c, g := gated(t)
+	in := newInputs(t, c)
+	in.write("first")
+	n := newCopier(t, c, g, "the copier", millrace.WithTransactionTimeout(time.Second))
+	n.has(3)
+	n.drained()
+	unanswered := rule(func(key kmsg.Key, _ []byte) verdict {
+		if key == kmsg.EndTxn {
+			return mute
+		}
+		return pass
+	}).of(n.id())
+	g.set(unanswered)
+	in.write("second")
+	await(t, "the copier gives up asking", func(context.Context) error {
+		g.set(unanswered) // hangs up, so that it asks again
+		if n.Transactions().CommitUnknown == 0 {
+			return fmt.Errorf("%d answers are lost", g.losses())
+		}
+		return nil
+	})
+	g.open()
+	await(t, "the copier finds out", func(context.Context) error {
+		if !strings.Contains(n.log.String(), "found out how a commit ended") {
+			return errors.New("it does not say so")
+		}
+		return nil
+	})
+	if !strings.Contains(n.log.String(), "committed=true") {
+		t.Error("it found that the commit had failed, and every one was carried out")
+	}
+	in.write("last")
+	n.drained()
+	in.copied(c)
+	if counts := n.Transactions(); counts.Producers != 1 || counts.CommitUnknown != 1 {
+		t.Errorf("%+v", counts)
+	}
 }
