@@ -1,6 +1,10 @@
 package millrace
 
-import "github.com/millrace-io/millrace/kafka"
+import (
+	"time"
+
+	"github.com/millrace-io/millrace/kafka"
+)
 
 // TransactionCounts say what the transactional producers of a node have done since Run. They are zero at least once.
 type TransactionCounts struct {
@@ -27,6 +31,21 @@ func (n *Node) Transactions() (sum TransactionCounts) {
 		sum.add(s.producer.Counts())
 	}
 	sum.Producers = uint64(n.producers.Load())
+	return sum
+}
+
+// Blocked is how long the node's threads have stood still, taken together, because a commit or the producer had to catch up
+// (blocked-time-ns-total in Kafka Streams); of threads that are there now. It may be called from any goroutine.
+func (n *Node) Blocked() (sum time.Duration) {
+	t := n.tree.Load()
+	if t == nil {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.slots {
+		sum += s.Blocked()
+	}
 	return sum
 }
 

@@ -25,8 +25,10 @@ type row struct {
 	CPUPerMillion float64 `json:"cpu_s_per_million"`
 	PeakMiB       int64   `json:"peak_mib"`
 	ToRunningS    float64 `json:"to_running_s"`
-	Outputs       int64   `json:"outputs"`
-	Records       int64   `json:"records"`
+	// Blocked is the share of the time, in per cent, in which its threads stood still for commits; 0 where it does not tell.
+	Blocked float64 `json:"blocked_percent,omitempty"`
+	Outputs int64   `json:"outputs"`
+	Records int64   `json:"records"`
 }
 
 // report collects rows and knows the two systems that others are compared with.
@@ -49,7 +51,7 @@ func newReport(s settings) report {
 func (r *report) add(j work.Job, system string, m measure.Result, outputs int64) row {
 	units := float64(m.Records) * float64(j.PerRecord)
 	added := row{Job: j.Key(), System: system, PeakMiB: m.PeakMiB, ToRunningS: m.ToRunningS, Outputs: outputs, Records: m.Records,
-		CPUPerMillion: m.CPUS / units * 1e6, Rate: units / max(m.Seconds, 0.001)}
+		Blocked: 100 * m.BlockedS / max(m.Seconds, 0.001), CPUPerMillion: m.CPUS / units * 1e6, Rate: units / max(m.Seconds, 0.001)}
 	r.rows = append(r.rows, added)
 	return added
 }
@@ -105,7 +107,7 @@ func (r *report) print(w io.Writer) {
 	fmt.Fprintf(w, "\n%s, %d CPUs shared with the broker, Kafka %s, commit interval 100 ms\n\n", r.head["go"], r.head["cpus"], r.head["kafka"])
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	defer t.Flush()
-	fmt.Fprintln(t, "job\tsystem\tk/s\tCPU-s/M\tpeak MiB\tto RUNNING s\toutputs\tpeer's CPU / its CPU\t% of the ceiling\tCPU / at least once\t")
+	fmt.Fprintln(t, "job\tsystem\tk/s\tCPU-s/M\tpeak MiB\tto RUNNING s\toutputs\tpeer's CPU / its CPU\t% of the ceiling\tCPU / at least once\tstood still %\t")
 	for _, j := range r.jobs {
 		for _, s := range systems {
 			r.line(t, j, s.name)
@@ -122,9 +124,10 @@ func (r *report) line(w io.Writer, j work.Job, system string) {
 	peak, _ := r.spread(j.Key(), system, func(r row) float64 { return float64(r.PeakMiB) })
 	start, _ := r.spread(j.Key(), system, func(r row) float64 { return r.ToRunningS })
 	outputs, _ := r.spread(j.Key(), system, func(r row) float64 { return float64(r.Outputs) })
-	fmt.Fprintf(w, "%s (%s)\t%s\t%.0f (%.0f–%.0f)\t%.2f (%.2f–%.2f)\t%.0f (%.0f–%.0f)\t%.2f\t%.0f\t%.1f\t%.0f\t%.2f\t\n",
+	blocked, _ := r.spread(j.Key(), system, func(r row) float64 { return r.Blocked })
+	fmt.Fprintf(w, "%s (%s)\t%s\t%.0f (%.0f–%.0f)\t%.2f (%.2f–%.2f)\t%.0f (%.0f–%.0f)\t%.2f\t%.0f\t%.1f\t%.0f\t%.2f\t%.1f\t\n",
 		j.Key(), j.Unit, system, rate.median, rate.min, rate.max, cpu.median, cpu.min, cpu.max,
-		peak.median, peak.min, peak.max, start.median, outputs.median, r.ratio(j.Key(), system), r.share(j, system), r.surcharge(j, system))
+		peak.median, peak.min, peak.max, start.median, outputs.median, r.ratio(j.Key(), system), r.share(j, system), r.surcharge(j, system), blocked.median)
 }
 
 func (r *report) save(path string) error {

@@ -67,6 +67,8 @@ type Loop struct {
 	events   []broker.Event
 	now      time.Time
 	cause    error
+	// blocked is since when nothing may be processed; zero while something may.
+	blocked time.Time
 }
 
 // entry is one assigned task on its way to running.
@@ -134,6 +136,7 @@ var ErrDone = errors.New("thread: stopped")
 // of a store). Nothing may be called after it but Abandon.
 func (l *Loop) Step(now time.Time) (next time.Time, err error) {
 	l.now = now
+	l.countBlocked()
 	l.events = l.slot.Inbox.Poll(l.events[:0])
 	for i, e := range l.events {
 		l.events[i] = nil

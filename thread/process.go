@@ -1,6 +1,8 @@
 package thread
 
 import (
+	"time"
+
 	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/record"
 )
@@ -14,6 +16,14 @@ func (l *Loop) full() bool {
 	return l.commit != nil && l.uncommitted() > l.cfg.UncommittedBytes
 }
 
+// countBlocked adds the time since a step that was full to what the slot reports.
+func (l *Loop) countBlocked() {
+	if !l.blocked.IsZero() {
+		l.slot.blocked.Add(int64(l.now.Sub(l.blocked)))
+		l.blocked = time.Time{}
+	}
+}
+
 func (l *Loop) uncommitted() (bytes int64) {
 	for _, e := range l.running {
 		bytes += e.task.Uncommitted()
@@ -23,7 +33,11 @@ func (l *Loop) uncommitted() (bytes int64) {
 
 // process gives every running task one turn. busy says that a task took a whole budget, so there may be more.
 func (l *Loop) process() (busy bool, err error) {
-	if l.stopping || l.rewinding || l.slot.aborting != 0 || l.full() {
+	if l.stopping || l.rewinding || l.slot.aborting != 0 {
+		return false, nil
+	}
+	if l.full() {
+		l.blocked = l.now
 		return false, nil
 	}
 	for _, e := range l.running {

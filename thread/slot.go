@@ -2,6 +2,7 @@ package thread
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace-io/millrace/broker"
@@ -50,6 +51,8 @@ type Slot struct {
 	transaction uint64
 	// cause is why the incarnation before this one ended.
 	cause error
+	// blocked is how long loops stood still, in nanoseconds. They add to it, and anybody may read it.
+	blocked atomic.Int64
 	// token numbers requests over all incarnations, so that a late answer to a predecessor is told from one's own.
 	token uint64
 }
@@ -58,6 +61,10 @@ type Slot struct {
 func NewSlot(name string) *Slot {
 	return &Slot{Name: name, Inbox: broker.NewInbox(), closing: map[record.TaskID]int{}}
 }
+
+// Blocked is how long the slot's loops have stood still because a commit or the producer had to catch up, since the process
+// started (blocked-time-ns-total in Kafka Streams). It may be called from any goroutine.
+func (s *Slot) Blocked() time.Duration { return time.Duration(s.blocked.Load()) }
 
 func (s *Slot) exactlyOnce() bool { return s.TransactionalID != "" }
 

@@ -25,6 +25,8 @@ type Result struct {
 	CPUS    float64 `json:"cpu_s"`
 	// PeakMiB is the largest resident set that the process ever had; 0 where the system does not tell.
 	PeakMiB int64 `json:"peak_mib"`
+	// BlockedS is how long its threads stood still for commits, by each thread; 0 where the system does not tell.
+	BlockedS float64 `json:"blocked_s,omitempty"`
 }
 
 // Write prints the result as one line.

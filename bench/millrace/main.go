@@ -57,7 +57,7 @@ func run(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	r, err := measured(ctx, node, &progress, int64(s.records), int64(job.Counted(s.records)))
+	r, err := measured(ctx, node, &progress, int64(s.records), int64(job.Counted(s.records)), s.threads)
 	if err := errors.Join(err, stop()); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func newNode(s settings, progress *measure.Progress) (*millrace.Node, error) {
 }
 
 // measured runs the node until the job is done. A node that ends earlier is an error.
-func measured(ctx context.Context, node *millrace.Node, progress *measure.Progress, records, counted int64) (r measure.Result, err error) {
+func measured(ctx context.Context, node *millrace.Node, progress *measure.Progress, records, counted int64, threads int) (r measure.Result, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	began := time.Now()
@@ -106,6 +106,7 @@ func measured(ctx context.Context, node *millrace.Node, progress *measure.Progre
 		return r, context.Cause(ctx)
 	}
 	r.ToRunningS = (<-ready).Seconds()
+	r.BlockedS = node.Blocked().Seconds() / float64(threads)
 	patient, done := context.WithTimeout(ctx, 30*time.Second)
 	defer done()
 	return r, errors.Join(node.Shutdown(patient), <-ended)
