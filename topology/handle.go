@@ -123,7 +123,7 @@ func (s KeyValueStore[K, V]) ValueCodec() codec.Codec[V] { return s.values }
 func (s KeyValueStore[K, V]) declaration() *storeNode {
 	d := &storeNode{spec: StoreSpec{Name: s.name, Kind: s.StoreKind(), Changelog: !s.noChangelog, InMemory: s.inMemory, ChangelogConfig: maps.Clone(s.config)}}
 	if s.keys != nil && s.values != nil {
-		d.spec.KeyCodec, d.spec.ValueCodec = s.keys.Name(), s.values.Name()
+		d.spec.KeyCodec, d.spec.ValueCodec, d.spec.KeyOrdered = s.keys.Name(), s.values.Name(), s.keys.Ordered()
 		d.spec.ParseKey = func(text string) ([]byte, error) {
 			key, err := s.keys.ParseText(text)
 			if err != nil {

@@ -26,8 +26,10 @@ type SinkSpec struct {
 type StoreSpec struct {
 	Name, Kind           string
 	KeyCodec, ValueCodec string
-	Changelog            bool
-	ChangelogConfig      map[string]string
+	// KeyOrdered says that the bytes of keys sort as the keys do.
+	KeyOrdered      bool
+	Changelog       bool
+	ChangelogConfig map[string]string
 	// InMemory says that nothing of it is on disk: every start restores the whole changelog.
 	InMemory bool
 	// WindowSize is a window store's. Retention is how long window and session stores keep a window; 0 for others.

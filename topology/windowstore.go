@@ -66,7 +66,7 @@ func (s WindowStore[K, V]) declaration() *storeNode {
 	d := &storeNode{spec: StoreSpec{Name: s.name, Kind: s.StoreKind(), Changelog: !s.noChangelog, InMemory: s.inMemory,
 		WindowSize: s.size, Retention: s.retention, ChangelogConfig: windowedChangelog(s.retention, s.config)}}
 	if s.keys != nil && s.values != nil {
-		d.spec.KeyCodec, d.spec.ValueCodec = s.keys.Name(), s.values.Name()
+		d.spec.KeyCodec, d.spec.ValueCodec, d.spec.KeyOrdered = s.keys.Name(), s.values.Name(), s.keys.Ordered()
 		text := codec.TimeWindowed(s.keys, s.size)
 		d.spec.ParseKey = func(t string) ([]byte, error) {
 			w, err := text.ParseText(t)
@@ -151,7 +151,7 @@ func (s SessionStore[K, V]) declaration() *storeNode {
 	d := &storeNode{spec: StoreSpec{Name: s.name, Kind: s.StoreKind(), Changelog: !s.noChangelog, InMemory: s.inMemory,
 		Retention: s.retention, ChangelogConfig: windowedChangelog(s.retention, s.config)}}
 	if s.keys != nil && s.values != nil {
-		d.spec.KeyCodec, d.spec.ValueCodec = s.keys.Name(), s.values.Name()
+		d.spec.KeyCodec, d.spec.ValueCodec, d.spec.KeyOrdered = s.keys.Name(), s.values.Name(), s.keys.Ordered()
 		text := codec.SessionWindowed(s.keys)
 		d.spec.ParseKey = func(t string) ([]byte, error) {
 			w, err := text.ParseText(t)

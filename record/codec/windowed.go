@@ -67,11 +67,16 @@ func (c timeWindowed[K]) ParseText(s string) (v record.Windowed[K], err error) {
 	key, at, ok := cutLast(s)
 	start, failed := strconv.ParseInt(at, 10, 64)
 	if !ok || failed != nil || start < 0 || start+c.size < start {
-		return v, notText(c.Name(), s, failed)
+		return v, notWindow(c.Name(), s, "key@start", failed)
 	}
 	v.Key, err = c.keys.ParseText(key)
 	v.Start, v.End = start, start+c.size
 	return v, err
+}
+
+// notWindow says how a window is written.
+func notWindow(codec, s, form string, cause error) error {
+	return &Error{Codec: codec, Reason: fmt.Sprintf("cannot read %q; write %s, with times in milliseconds", s, form), Cause: cause}
 }
 
 // cutLast cuts at the last @: a key may hold others.
@@ -120,7 +125,7 @@ func (c sessionWindowed[K]) ParseText(s string) (v record.Windowed[K], err error
 	start, err1 := strconv.ParseInt(from, 10, 64)
 	end, err2 := strconv.ParseInt(to, 10, 64)
 	if !ok || !both || err1 != nil || err2 != nil || start < 0 || end < start {
-		return v, notText(c.Name(), s, err1)
+		return v, notWindow(c.Name(), s, "key@start..end", err1)
 	}
 	v.Key, err = c.keys.ParseText(key)
 	v.Start, v.End = start, end
