@@ -200,7 +200,8 @@ func (n *Node) Handler() http.Handler {
 	var stores []httpapi.Store
 	for _, s := range n.topology.SubTopologies {
 		for _, st := range s.Stores {
-			stores = append(stores, httpapi.Store{Name: st.Name, Kind: st.Kind, ParseKey: st.ParseKey, FormatKey: st.FormatKey, FormatValue: st.FormatValue})
+			stores = append(stores, httpapi.Store{Name: st.Name, Kind: st.Kind, KeyCodec: st.KeyCodec, Ordered: st.KeyOrdered,
+				WindowSize: st.WindowSize, ParseKey: st.ParseKey, FormatKey: st.FormatKey, FormatValue: st.FormatValue})
 		}
 	}
 	return httpapi.Handler(n, stores)

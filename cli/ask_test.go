@@ -64,7 +64,7 @@ func (n *answering) Ask(_ context.Context, q query.Question) (*querypb.Reply, er
 func serveNode(t *testing.T, n *answering) string {
 	t.Helper()
 	plain := func(b []byte) (string, error) { return string(b), nil }
-	s := httptest.NewServer(httpapi.Handler(n, []httpapi.Store{{Name: "counts", Kind: "key-value", FormatKey: plain, FormatValue: plain,
+	s := httptest.NewServer(httpapi.Handler(n, []httpapi.Store{{Name: "counts", Kind: "key-value", KeyCodec: "string", Ordered: true, FormatKey: plain, FormatValue: plain,
 		ParseKey: func(s string) ([]byte, error) { return []byte(s), nil }}}))
 	t.Cleanup(s.Close)
 	return strings.TrimPrefix(s.URL, "http://")

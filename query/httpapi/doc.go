@@ -10,18 +10,30 @@
 //	GET  /stores/{store}/all           a page of all entries
 //	GET  /stores/{store}/range         a page of the entries between from and to, both included
 //	GET  /stores/{store}/prefix        a page of the entries whose encoded keys begin with the encoded prefix
+//	GET  /stores/{store}/windows        a page of the windows of all keys, or of key_from to key_to, that begin between from
+//	                                    and to, or at time
+//	GET  /stores/{store}/windows/{key}  the same of one key
+//	GET  /stores/{store}/sessions       a page of the sessions of all keys, or of key_from to key_to, that end at earliest_end
+//	                                    or later and start at latest_start or earlier
+//	GET  /stores/{store}/sessions/{key} the same of one key
 //	GET  /stores/{store}/count         how many entries, with approximate=true an estimate
 //	GET  /owners/{store}               who has each partition
 //	GET  /owners/{store}/keys/{key}    who has the partition of a key
 //	GET  /progress, /progress/{store}  the restores that are under way
 //	POST /ask/{message}                a question of querypb as it is, for package query/remote
 //
-// Keys and values are in their codecs' text form.
+// Keys and values are in their codecs' text form; the keys of windows are written key@start, those of sessions
+// key@start..end, but at /windows, /sessions and /owners without their times. Times are in milliseconds since the Unix epoch;
+// all bounds are included, and one that is left out is open. A key in a path may hold a slash.
 //
-// Scans take the parameters limit (1 to 5000 entries; 100 unless given) and resume. They go through the partitions one after
-// the other, each in the byte order of its keys. An answer has entries and, unless it is the last one, next: the path of the
-// next page, which fails with StateStoreMigrated or StateStoreNotAvailable if the store that the page before came from is
-// gone, rather than mix two copies of it. A page may be shorter than limit.
+// Scans take the parameters limit (1 to 5000 entries; 100 unless given), reverse and resume. They go through the partitions
+// one after the other, each in the byte order of its keys; reverse is exactly the opposite order. An answer has entries and,
+// unless it is the last one, next: the path of the next page, which fails with StateStoreMigrated or StateStoreNotAvailable
+// if the store that the page before came from is gone, rather than mix two copies of it. A page may be shorter than limit;
+// one of windows may be empty although there is a next.
+//
+// Values, pages and the results of many keys have the position that they reflect at least: the next offset of each source
+// partition.
 //
 // Of many keys each has a result; one whose partition does not answer has the failure in its place, and the whole fails only
 // if all do.

@@ -12,13 +12,6 @@ import (
 	"github.com/millrace-io/millrace/record"
 )
 
-// Store is a store as text.
-type Store struct {
-	Name, Kind             string
-	ParseKey               func(text string) ([]byte, error)
-	FormatKey, FormatValue func([]byte) (string, error)
-}
-
 // Node is who is asked.
 type Node interface {
 	query.Client
@@ -32,9 +25,9 @@ const timeout = 5 * time.Second
 // Handler serves the node's stores.
 func Handler(n Node, stores []Store) http.Handler {
 	mux := http.NewServeMux()
-	h := &handler{n, map[string]Store{}, stores}
-	for _, s := range stores {
-		h.byName[s.Name] = s
+	h := &handler{n, map[string]*Store{}, stores}
+	for i := range stores {
+		h.byName[stores[i].Name] = &stores[i]
 	}
 	for _, r := range routes {
 		mux.HandleFunc(r.method+" "+r.path, r.serve(h))
@@ -44,7 +37,7 @@ func Handler(n Node, stores []Store) http.Handler {
 
 type handler struct {
 	node   Node
-	byName map[string]Store
+	byName map[string]*Store
 	stores []Store
 }
 
@@ -56,20 +49,6 @@ func write(w http.ResponseWriter, status int, contentType string, body any) {
 	_ = e.Encode(body)     // the client has gone: nobody to tell
 }
 
-// store finds the store that the path names, or answers that there is none.
-func (h *handler) store(w http.ResponseWriter, r *http.Request) (Store, bool) {
-	s, ok := h.byName[r.PathValue("store")]
-	if !ok {
-		// The node's own word: it names the stores that there are.
-		if _, err := h.node.Partitions(r.Context(), r.PathValue("store")); err != nil {
-			fail(w, err)
-		} else {
-			fail(w, query.New(query.UnknownStateStore, r.PathValue("store"), query.NoPartition))
-		}
-	}
-	return s, ok
-}
-
 // list tells what is known of the stores in every state of the node.
 func (h *handler) list(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
@@ -77,6 +56,7 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request) {
 	type entry struct {
 		Name       string `json:"name"`
 		Kind       string `json:"kind"`
+		KeyText    string `json:"key_text"`
 		KeyCodec   string `json:"key_codec,omitempty"`
 		ValueCodec string `json:"value_codec,omitempty"`
 		// Partitions is left out while the count is not known.
@@ -89,7 +69,7 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request) {
 	}
 	out := []entry{}
 	for _, s := range h.stores {
-		e := entry{Name: s.Name, Kind: s.Kind}
+		e := entry{Name: s.Name, Kind: s.Kind, KeyText: s.keyText()}
 		for _, info := range infos {
 			if info.Name == s.Name {
 				e.KeyCodec, e.ValueCodec, e.Partitions = info.KeyCodec, info.ValueCodec, info.Partitions
@@ -108,6 +88,22 @@ type value struct {
 	Value     *string `json:"value,omitempty"`
 	Timestamp int64   `json:"timestamp,omitempty"`
 	Partition int32   `json:"partition"`
+	// Position is what the answer reflects at least.
+	Position []offset `json:"position,omitempty"`
+}
+
+// offset is the next offset of a source partition that a store has not taken up yet.
+type offset struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Next      int64  `json:"next"`
+}
+
+func asOffsets(list []*querypb.Position) (out []offset) {
+	for _, p := range list {
+		out = append(out, offset{p.GetTopic(), p.GetPartition(), p.GetNext()})
+	}
+	return out
 }
 
 func (h *handler) get(w http.ResponseWriter, r *http.Request) {
@@ -118,9 +114,9 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	key, err := store.ParseKey(text)
+	key, err := store.parse("the key", text)
 	if err != nil {
-		fail(w, query.Invalid(name, query.NoPartition, "the key is not one of this store: "+err.Error()))
+		fail(w, err)
 		return
 	}
 	n, err := h.node.Partitions(ctx, name)
@@ -128,13 +124,13 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	p := record.Partition(key, n)
+	p := record.Partition(store.raw(key), n)
 	reply, err := h.node.Ask(ctx, &querypb.Get{About: &querypb.About{Store: name, Partition: &p, Derived: true}, Key: key})
 	if err != nil {
 		fail(w, err)
 		return
 	}
-	out := value{Key: text, Partition: p}
+	out := value{Key: text, Partition: p, Position: asOffsets(reply.GetPosition())}
 	v := reply.GetValue()
 	if !v.GetPresent() {
 		write(w, http.StatusNotFound, "application/json", out)

@@ -45,7 +45,7 @@ func (f *fake) Threads() []lifecycle.ThreadStatus                 { return f.thr
 
 // words is a store whose text is its bytes, but for keys that begin with a digit.
 var words = httpapi.Store{
-	Name: "counts", Kind: "key-value",
+	Name: "counts", Kind: "key-value", KeyCodec: "string", Ordered: true,
 	ParseKey: func(s string) ([]byte, error) {
 		if strings.IndexAny(s, "0123456789") == 0 {
 			return nil, errors.New("it begins with a digit")

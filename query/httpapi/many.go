@@ -86,8 +86,14 @@ type result struct {
 	Failure *problem `json:"failure,omitempty"`
 }
 
+// manyResults is the answer to a request for many keys.
+type manyResults struct {
+	Results  []result `json:"results"`
+	Position []offset `json:"position,omitempty"`
+}
+
 func (h *handler) getMany(w http.ResponseWriter, r *http.Request) {
-	values, err := parameters(r.URL, "key")
+	values, err := parameters(r.URL, true, "key")
 	if err != nil {
 		fail(w, query.Invalid(r.PathValue("store"), query.NoPartition, err.Error()))
 		return
@@ -115,7 +121,7 @@ func (h *handler) postMany(w http.ResponseWriter, r *http.Request) {
 func (h *handler) many(w http.ResponseWriter, r *http.Request, texts []string) {
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	store, ok := h.store(w, r)
+	store, ok := h.storeOf(w, r, keyValueKind)
 	if !ok {
 		return
 	}
@@ -124,7 +130,8 @@ func (h *handler) many(w http.ResponseWriter, r *http.Request, texts []string) {
 		fail(w, err)
 		return
 	}
-	results, err := query.GetMany(ctx, &bounded{Client: h.node}, handle(store.Name), keys)
+	at := &query.Tracker{}
+	results, err := query.GetMany(ctx, &bounded{Client: h.node}, handle(store.Name), keys, query.Track(at))
 	if results == nil {
 		fail(w, err)
 		return
@@ -139,24 +146,24 @@ func (h *handler) many(w http.ResponseWriter, r *http.Request, texts []string) {
 		fail(w, err)
 		return
 	}
-	write(w, http.StatusOK, "application/json", map[string]any{"results": out})
+	write(w, http.StatusOK, "application/json", manyResults{out, asOffsets(query.ToPositions(at.Position()))})
 }
 
-func parseKeys(store Store, texts []string) ([][]byte, error) {
+func parseKeys(store *Store, texts []string) ([][]byte, error) {
 	if len(texts) == 0 || len(texts) > MaxKeys {
 		return nil, query.Invalid(store.Name, query.NoPartition, "it names "+strconv.Itoa(len(texts))+" keys: name 1 to "+strconv.Itoa(MaxKeys))
 	}
 	keys := make([][]byte, len(texts))
 	for i, text := range texts {
 		var err error
-		if keys[i], err = store.ParseKey(text); err != nil {
-			return nil, query.Invalid(store.Name, query.NoPartition, "a key is not one of this store: "+err.Error())
+		if keys[i], err = store.parse("a key", text); err != nil {
+			return nil, err
 		}
 	}
 	return keys, nil
 }
 
-func (h *handler) result(store Store, text string, got query.Result[[]byte]) result {
+func (h *handler) result(store *Store, text string, got query.Result[[]byte]) result {
 	out := result{value: value{Key: text, Partition: got.Partition, Found: got.Found, Timestamp: got.Timestamp}}
 	err := got.Err
 	if err == nil && got.Found {
@@ -182,7 +189,7 @@ func (h *handler) count(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	values, err := parameters(r.URL, "approximate")
+	values, err := parameters(r.URL, false, "approximate")
 	approximate := false
 	if err == nil && values.Has("approximate") {
 		if approximate, err = strconv.ParseBool(values.Get("approximate")); err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/query/httpapi"
 	"github.com/millrace-io/millrace/query/querypb"
+	"github.com/millrace-io/millrace/record"
 )
 
 // full is a node that answers every question, or fails every one.
@@ -35,7 +36,7 @@ func (f *full) Ask(_ context.Context, q query.Question) (*querypb.Reply, error) 
 	if f.failure != nil {
 		return nil, f.failure
 	}
-	reply := &querypb.Reply{Store: "counts"}
+	reply := &querypb.Reply{Store: "counts", Position: []*querypb.Position{{Topic: "t", Partition: 1, Next: 1 << 40}}}
 	switch q := q.(type) {
 	case *querypb.Get:
 		reply.Answer = &querypb.Reply_Value{Value: &querypb.Value{Present: string(q.Key) != "absent", Value: q.Key, Timestamp: 3}}
@@ -46,7 +47,11 @@ func (f *full) Ask(_ context.Context, q query.Question) (*querypb.Reply, error) 
 		}
 		reply.Answer = &querypb.Reply_Values{Values: values}
 	case *querypb.Range:
-		reply.Answer = &querypb.Reply_Page{Page: &querypb.Page{More: true, Entries: []*querypb.Entry{{Key: q.From, Value: []byte("v")}}}}
+		key := q.From
+		if q.Windows != nil { // good bytes for a window and for a session
+			key = record.AppendSessionSuffix([]byte("a"), 5, 6)
+		}
+		reply.Answer = &querypb.Reply_Page{Page: &querypb.Page{More: true, Entries: []*querypb.Entry{{Key: key, Value: []byte("v")}}}}
 	case *querypb.Count:
 		reply.Answer = &querypb.Reply_Count{Count: &querypb.CountReply{Entries: 5}}
 	case *querypb.ListStores:
@@ -133,6 +138,8 @@ func requests(t *testing.T) (all []*http.Request) {
 	}
 	for _, path := range []string{"/livez", "/readyz", "/openapi.yaml", "/stores", "/stores/counts/keys/the", "/stores/counts/keys/absent", "/stores/counts/keys?key=a&key=absent",
 		"/stores/counts/all", "/stores/counts/range?from=a&to=b&limit=3", "/stores/counts/prefix?prefix=a", "/stores/counts/count", "/stores/counts/count?approximate=true",
+		"/stores/perTen/windows?key_from=a&key_to=b&from=1&to=9&reverse=true", "/stores/perTen/windows", "/stores/perTen/windows/a?time=5", "/stores/perTen/keys/a@5",
+		"/stores/visits/sessions", "/stores/visits/sessions/a?earliest_end=1&latest_start=9&limit=2", "/stores/visits/keys/a@5..6",
 		"/owners/counts", "/owners/counts/keys/the", "/progress", "/progress/counts"} {
 		all = append(all, httptest.NewRequest("GET", path, nil))
 	}
@@ -166,7 +173,7 @@ func TestAnswersMatchTheDescription(t *testing.T) {
 			}
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			w := httptest.NewRecorder()
-			httpapi.Handler(n, []httpapi.Store{words}).ServeHTTP(w, r)
+			httpapi.Handler(n, []httpapi.Store{words, windowed("perTen", "window"), windowed("visits", "session")}).ServeHTTP(w, r)
 			out := &openapi3filter.ResponseValidationInput{RequestValidationInput: in, Status: w.Code, Header: w.Header(), Options: in.Options}
 			if err := openapi3filter.ValidateResponse(t.Context(), out.SetBodyBytes(w.Body.Bytes())); err != nil {
 				t.Error(what, err)

@@ -44,9 +44,9 @@ func (h *handler) owner(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	key, err := store.ParseKey(r.PathValue("key"))
+	key, err := store.parseRaw("the key", r.PathValue("key"))
 	if err != nil {
-		fail(w, query.Invalid(store.Name, query.NoPartition, "the key is not one of this store: "+err.Error()))
+		fail(w, err)
 		return
 	}
 	l, err := query.Locate(ctx, h.node, handle(store.Name), key)

@@ -1,29 +1,32 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 
 	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/query/querypb"
+	"github.com/millrace-io/millrace/record"
 )
 
 const (
 	// defaultLimit and maxLimit are entries per answer.
 	defaultLimit = 100
 	maxLimit     = 5_000
+	// maxLooks is how many pages of the store's one answer is made of. Each takes 20 ms at most and may be empty, if there
+	// are many windows that are not asked for between those that are.
+	maxLooks = 100
 )
 
-// entry is one entry of a scan.
+// entry is one entry of a scan. Start and End are there for windows and sessions.
 type entry struct {
 	Key       string `json:"key"`
+	Start     *int64 `json:"start,omitempty"`
+	End       *int64 `json:"end,omitempty"`
 	Value     string `json:"value"`
 	Timestamp int64  `json:"timestamp"`
 	Partition int32  `json:"partition"`
@@ -31,90 +34,49 @@ type entry struct {
 
 // page is the answer to a scan: entries, and where to go on if there may be more.
 type page struct {
-	Entries []entry `json:"entries"`
+	Entries  []entry  `json:"entries"`
+	Position []offset `json:"position,omitempty"`
 	// Next is the path and query of the next page.
 	Next string `json:"next,omitempty"`
 }
 
 // scan is one request for a page.
 type scan struct {
-	store      Store
-	from, to   []byte // nil is open; from is included
-	through    bool   // to is too
-	limit      int
-	bytes      int
-	at         mark
-	partitions int32
+	store    *Store
+	from, to []byte // nil is open; from is included
+	through  bool   // to is too
+	// windows are those that are meant, for a store of windows.
+	windows *querypb.Windows
+	// home is the key whose partition has all of it; nil if all partitions may have some.
+	home    []byte
+	reverse bool
+	limit   int
+	bytes   int
+	looks   int
+	at      mark
+	// partitions are still to be read; the first is at's.
+	partitions []int32
+	// position is what the replies reflect.
+	position record.Position
 }
 
-// mark is where a scan goes on.
-type mark struct {
-	partition int32
-	// epoch is the lease that the partition was read under; 0 at its beginning.
-	epoch uint64
-	// last is the last key that was delivered of the partition; nil at its beginning.
-	last []byte
-	// begun says that entries were delivered already, of this partition or one before it.
-	begun bool
-}
-
-func (m mark) text() string {
-	b := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(m.partition)), m.epoch)
-	if m.last != nil {
-		b = append(append(b, 1), m.last...)
-	}
-	return base64.RawURLEncoding.EncodeToString(b)
-}
-
-var errMark = errors.New("resume is not what an earlier answer gave: take it from its next, or leave it out to begin anew")
-
-func parseMark(text string) (m mark, err error) {
-	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil {
-		return m, errMark
-	}
-	partition, n := binary.Uvarint(b)
-	if n <= 0 || partition > 1<<31-1 {
-		return m, errMark
-	}
-	epoch, k := binary.Uvarint(b[n:])
-	if k <= 0 {
-		return m, errMark
-	}
-	m = mark{partition: int32(partition), epoch: epoch, begun: true}
-	if b = b[n+k:]; len(b) > 0 {
-		if b[0] != 1 {
-			return m, errMark
-		}
-		m.last = b[1:]
-	}
-	return m, nil
-}
-
-// all, between and prefix serve the three kinds of scan; their difference is the bounds.
-func (h *handler) all(w http.ResponseWriter, r *http.Request) { h.scan(w, r, "limit", "resume") }
-
-func (h *handler) between(w http.ResponseWriter, r *http.Request) {
-	h.scan(w, r, "from", "to", "limit", "resume")
-}
-
-func (h *handler) prefix(w http.ResponseWriter, r *http.Request) {
-	h.scan(w, r, "prefix", "limit", "resume")
-}
-
-func (h *handler) scan(w http.ResponseWriter, r *http.Request, known ...string) {
+func (h *handler) scan(w http.ResponseWriter, r *http.Request, kind string, known []string, bounds func(*scan, url.Values) error) {
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	store, ok := h.store(w, r)
+	store, ok := h.storeOf(w, r, kind)
 	if !ok {
 		return
 	}
-	s, err := parseScan(store, r.URL, known)
+	s, err := parseScan(store, r.URL, known, bounds)
 	if err != nil {
-		fail(w, query.Invalid(store.Name, query.NoPartition, err.Error()))
+		fail(w, asInvalid(store, err))
 		return
 	}
-	if s.partitions, err = h.node.Partitions(ctx, store.Name); err != nil {
+	n, err := h.node.Partitions(ctx, store.Name)
+	if err == nil {
+		err = s.begin(n)
+	}
+	if err != nil {
 		fail(w, err)
 		return
 	}
@@ -131,110 +93,141 @@ func (h *handler) scan(w http.ResponseWriter, r *http.Request, known ...string) 
 	write(w, http.StatusOK, "application/json", out)
 }
 
-// parameters reads the query part of a URL. A name that is not known is an error: a misspelt bound would be an open one.
-func parameters(u *url.URL, known ...string) (url.Values, error) {
-	values, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return nil, fmt.Errorf("the query part of the URL cannot be read: %w", err)
+// asInvalid makes a failure of what is wrong with a request.
+func asInvalid(store *Store, err error) error {
+	if f := (*query.Failure)(nil); errors.As(err, &f) {
+		return f
 	}
-	for name := range values {
-		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("there is no parameter %q: use %v", name, known)
-		}
-	}
-	return values, nil
+	return store.invalid(err.Error())
 }
 
-func parseScan(store Store, u *url.URL, known []string) (*scan, error) {
-	values, err := parameters(u, known...)
-	if err != nil {
-		return nil, err
-	}
-	s := &scan{store: store, limit: defaultLimit}
-	var prefix []byte
-	for name, bound := range map[string]*[]byte{"from": &s.from, "to": &s.to, "prefix": &prefix} {
-		if !values.Has(name) {
-			continue
-		}
-		if *bound, err = store.ParseKey(values.Get(name)); err != nil {
-			return nil, fmt.Errorf("%s is no key of this store: %w", name, err)
+// begin puts the partitions in order: those that the marked page has left behind are not in it.
+func (s *scan) begin(n int32) error {
+	if s.home != nil {
+		s.partitions = []int32{record.Partition(s.home, n)}
+	} else {
+		for p := range n {
+			s.partitions = append(s.partitions, p)
 		}
 	}
-	s.through = s.to != nil
-	if values.Has("prefix") {
-		s.from, s.to = prefix, query.PrefixEnd(prefix)
-	} else if slices.Contains(known, "prefix") {
-		return nil, errors.New("it needs a prefix: use all for every key")
+	if s.reverse {
+		slices.Reverse(s.partitions)
 	}
-	if text := values.Get("limit"); values.Has("limit") {
-		if s.limit, err = strconv.Atoi(text); err != nil || s.limit < 1 || s.limit > maxLimit {
-			return nil, fmt.Errorf("limit %q is not a number from 1 to %d", text, maxLimit)
-		}
+	if !s.at.begun {
+		s.at.partition = s.partitions[0]
+		return nil
 	}
-	if values.Has("resume") {
-		s.at, err = parseMark(values.Get("resume"))
+	at := slices.Index(s.partitions, s.at.partition)
+	if at < 0 {
+		return s.store.invalid(errMark.Error())
 	}
-	return s, err
+	s.partitions = s.partitions[at:]
+	return nil
 }
 
-// read fills one page, from as many partitions as it takes. A failure behind the first entry is left for the next page, so
-// that what was read is not lost.
+// read fills one page, from as many partitions as it takes. A failure behind the first entry, or behind windows that were
+// looked at and not asked for, is left for the next page, so that what was read is not lost.
 func (h *handler) read(ctx context.Context, s *scan) (out page, more bool, err error) {
-	out.Entries = []entry{}
-	for s.at.partition < s.partitions {
-		if len(out.Entries) == s.limit || s.bytes >= MaxAnswerBytes {
-			return out, true, nil
+	out.Entries, s.position = []entry{}, record.Position{}
+	for len(s.partitions) > 0 {
+		if len(out.Entries) == s.limit || s.bytes >= MaxAnswerBytes || s.looks == maxLooks {
+			break
 		}
-		end, err := h.readPartition(ctx, s, &out)
-		if err != nil && len(out.Entries) > 0 {
-			return out, true, nil
+		end, err := h.look(ctx, s, &out)
+		if err != nil && (len(out.Entries) > 0 || s.looks > 0 && s.at.last != nil) {
+			break
 		}
 		if err != nil {
 			return out, false, err
 		}
-		if end {
-			s.at = mark{partition: s.at.partition + 1, begun: true}
+		if s.looks++; end {
+			s.forward()
 		}
 	}
-	return out, false, nil
+	out.Position = asOffsets(query.ToPositions(s.position))
+	return out, len(s.partitions) > 0, nil
 }
 
-// readPartition reads one page of the store's; end says that the partition has no more.
-func (h *handler) readPartition(ctx context.Context, s *scan, out *page) (end bool, err error) {
-	p := s.at.partition
-	about := &querypb.About{Store: s.store.Name, Partition: &p, Epoch: s.at.epoch, Held: s.at.begun}
+// forward goes to the next partition.
+func (s *scan) forward() {
+	if s.partitions = s.partitions[1:]; len(s.partitions) > 0 {
+		s.at = mark{partition: s.partitions[0], begun: true}
+	}
+}
+
+// question asks for the next page of the store's.
+func (s *scan) question(about *querypb.About) *querypb.Range {
+	return &querypb.Range{About: about, From: s.from, To: s.to, ToInclusive: s.through, Windows: s.windows, Reverse: s.reverse,
+		LimitEntries: int32(s.limit), Resume: s.at.last}
+}
+
+// look reads one page of the store's; end says that the partition has no more.
+func (h *handler) look(ctx context.Context, s *scan, out *page) (end bool, err error) {
+	partition := s.at.partition // the question must stay as it is
+	about := &querypb.About{Store: s.store.Name, Partition: &partition, Epoch: s.at.epoch, Held: s.at.begun, Derived: true, Kind: s.store.Kind}
 	if deadline, ok := ctx.Deadline(); ok {
 		about.DeadlineMs = deadline.UnixMilli()
 	}
-	reply, err := h.node.Ask(ctx, &querypb.Range{About: about, From: s.from, To: s.to, ToInclusive: s.through,
-		LimitEntries: int32(s.limit - len(out.Entries)), Resume: s.at.last})
+	q := s.question(about)
+	q.LimitEntries -= int32(len(out.Entries))
+	reply, err := h.node.Ask(ctx, q)
 	if err != nil {
 		return false, err
 	}
 	got := reply.GetPage()
-	if got == nil || got.More && len(got.Entries) == 0 {
-		return false, query.New(query.StoreFailure, s.store.Name, p)
+	if got == nil || got.More && len(got.Entries) == 0 && !s.moves(got.Resume) {
+		// A page that promises more, brings nothing and gets nowhere would make the caller turn for ever.
+		return false, query.New(query.StoreFailure, s.store.Name, s.at.partition)
 	}
+	if err := s.take(got, out); err != nil {
+		return false, err
+	}
+	record.MergePosition(s.position, query.FromPositions(reply.GetPosition()))
+	s.at.begun, s.at.epoch = true, reply.GetEpoch()
+	return !got.More, nil
+}
+
+// take formats the entries of a page of the store's, and marks how far it has looked.
+func (s *scan) take(got *querypb.Page, out *page) error {
 	for _, e := range got.Entries {
-		formatted, err := s.format(e, p)
+		formatted, err := s.format(e)
 		if err != nil {
-			return false, query.New(query.StoreFailure, s.store.Name, p)
+			return query.New(query.StoreFailure, s.store.Name, s.at.partition)
 		}
 		out.Entries = append(out.Entries, formatted)
 		s.bytes += len(e.Key) + len(e.Value)
 		s.at.last = present(e.Key)
 	}
-	s.at.begun, s.at.epoch = true, reply.GetEpoch()
-	return !got.More, nil
+	if got.More && got.Resume != nil {
+		s.at.last = got.Resume
+	}
+	return nil
 }
 
-func (s *scan) format(e *querypb.Entry, partition int32) (out entry, err error) {
-	key, err := s.store.FormatKey(present(e.Key))
-	if err != nil {
-		return out, err
+// moves says that a store which has looked as far as that is behind where it was to begin.
+func (s *scan) moves(to []byte) bool {
+	if to == nil || s.at.last == nil {
+		return to != nil
 	}
-	value, err := s.store.FormatValue(present(e.Value))
-	return entry{key, value, e.Timestamp, partition}, err
+	c := bytes.Compare(to, s.at.last)
+	return c != 0 && c < 0 == s.reverse
+}
+
+func (s *scan) format(e *querypb.Entry) (out entry, err error) {
+	out = entry{Timestamp: e.Timestamp, Partition: s.at.partition}
+	key := present(e.Key)
+	if s.windows == nil {
+		out.Key, err = s.store.FormatKey(key)
+	} else if start, end, ok := s.store.times(key); !ok {
+		err = errors.New("the key has no times")
+	} else {
+		out.Start, out.End = &start, &end
+		out.Key, err = s.store.formatRaw(key)
+	}
+	if err == nil {
+		out.Value, err = s.store.FormatValue(present(e.Value))
+	}
+	return out, err
 }
 
 // present turns the nil that the wire makes of empty bytes back into empty bytes.

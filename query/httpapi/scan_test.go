@@ -40,9 +40,14 @@ func (s *shelf) Ask(_ context.Context, q query.Question) (*querypb.Reply, error)
 		return nil, query.New(query.StateStoreMigrated, "counts", p)
 	}
 	page := &querypb.Page{}
-	for _, key := range s.keys[p] {
+	keys := slices.Clone(s.keys[p])
+	if r.Reverse {
+		slices.Reverse(keys)
+	}
+	for _, key := range keys {
 		k := []byte(key)
-		if r.From != nil && bytes.Compare(k, r.From) < 0 || r.To != nil && bytes.Compare(k, r.To) > 0 || r.Resume != nil && bytes.Compare(k, r.Resume) <= 0 {
+		past := bytes.Compare(k, r.Resume)
+		if r.From != nil && bytes.Compare(k, r.From) < 0 || r.To != nil && bytes.Compare(k, r.To) > 0 || r.Resume != nil && (past == 0 || past < 0 != r.Reverse) {
 			continue
 		}
 		if page.More = len(page.Entries) == min(2, int(r.LimitEntries)); page.More {
@@ -104,6 +109,10 @@ func TestScansAreWholeAcrossPagesAndPartitions(t *testing.T) {
 		path := fmt.Sprintf("/stores/counts/all?limit=%d", limit)
 		if bounded {
 			path = fmt.Sprintf("/stores/counts/range?limit=%d&from=%s&to=%s", limit, url.QueryEscape(from), url.QueryEscape(to))
+		}
+		if rapid.Bool().Draw(t, "reverse") {
+			path += "&reverse=true"
+			slices.Reverse(want)
 		}
 		var got []string
 		for path != "" {
