@@ -116,7 +116,7 @@ func TestHTTPAnswers(t *testing.T) {
 	defer server.Close()
 	for path, want := range map[string]string{
 		"/readyz":                    `200 {"state":"RUNNING"`,
-		"/stores":                    `200 [{"name":"counts","kind":"key-value","key_codec":"string","value_codec":"int64","partitions":4}]`,
+		"/stores":                    `200 [{"name":"counts","kind":"key-value","key_text":"key","key_codec":"string","value_codec":"int64","partitions":4}]`,
 		"/stores/counts/keys/the":    `200 {"found":true,"key":"the","value":"2"`,
 		"/stores/counts/keys/absent": `404 {"found":false,"key":"absent"`,
 		"/stores/cuonts/keys/the":    `404 {"type":"urn:millrace:failure:UnknownStateStore"`,
