@@ -33,6 +33,7 @@ func (a *assignor) UserData([]record.TopicPartition) []byte {
 	}
 	return assign.EncodeMember(assign.Member{
 		ProcessID: a.node.dir.ProcessID().String(), Endpoint: a.node.opts.endpoint, Previous: tasks, TransactionalID: a.transactionalID,
+		Shutdown: a.node.application.request.Load(),
 	}, a.round.Add(1))
 }
 

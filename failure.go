@@ -3,10 +3,24 @@ package millrace
 import (
 	"errors"
 
+	"github.com/millrace-io/millrace/actors"
 	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/task"
 	"github.com/millrace-io/millrace/thread"
+)
+
+// Answer is what a failure handler answers; see the constants.
+type Answer = actors.Answer
+
+const (
+	// ReplaceThread restarts the thread after a back-off that doubles, with a cap and jitter, in its slot: same group
+	// member, same producer. After too many restarts (WithRestarts) it is ShutdownNode. It is the default.
+	ReplaceThread = actors.ReplaceThread
+	// ShutdownNode ends this node: what other threads have done is committed, and Run returns the cause.
+	ShutdownNode = actors.ShutdownNode
+	// ShutdownApplication ends every node of the application; Run returns an *ApplicationShutdownError on each.
+	ShutdownApplication = actors.ShutdownApplication
 )
 
 // Failure is what the uncaught-failure handler gets.
@@ -28,7 +42,10 @@ type Failure struct {
 func newFailure(cause error, attempt int) Failure {
 	f := Failure{Attempt: attempt, Cause: cause}
 	if t := (*thread.Failure)(nil); errors.As(cause, &t) {
-		f.Thread, f.Epoch, f.Cause = t.Thread, t.Epoch, t.Cause
+		f.Thread, f.Epoch = t.Thread, t.Epoch
+		if cause == error(t) { // else the handler has added something
+			f.Cause = t.Cause
+		}
 	}
 	if p := (*task.ProcessError)(nil); errors.As(cause, &p) {
 		f.Source, f.Offset, f.Task, f.InTask = p.Source, p.Offset, p.Task, true

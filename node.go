@@ -54,6 +54,8 @@ type Node struct {
 	clusterID string
 	topicIDs  map[string]string
 
+	application application
+
 	owned   owned
 	applied applied
 	// producers counts those that were created; tree is nil until there is one.
@@ -79,7 +81,7 @@ func New(appID string, t *topology.Topology, opts ...Option) (*Node, error) {
 	if t == nil {
 		return nil, &OptionError{"topology", "it is nil: build one with topology.NewBuilder"}
 	}
-	n := &Node{app: appID, opts: o, topology: t.Bind(appID), system: o.system, topicIDs: map[string]string{},
+	n := &Node{app: appID, opts: o, topology: t.Bind(appID), system: o.system, topicIDs: map[string]string{}, application: application{heard: make(chan struct{})},
 		stopping: make(chan struct{}), stopped: make(chan struct{})}
 	if n.system == nil {
 		n.system = actors.NewSystem(o.logger)

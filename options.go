@@ -68,7 +68,7 @@ type options struct {
 	heartbeat      time.Duration
 	leave          bool
 	system         *actor.ActorSystem
-	uncaught       func(Failure) actors.Answer
+	uncaught       func(Failure) Answer
 	replication    int16
 	cacheBytes     int64
 	compression    string
@@ -148,9 +148,12 @@ func WithLeaveGroup(leave bool) Option { return func(o *options) { o.leave = lea
 // WithActorSystem runs the node's actors in the caller's system. The default is a system of its own.
 func WithActorSystem(s *actor.ActorSystem) Option { return func(o *options) { o.system = s } }
 
-// WithUncaughtHandler decides what happens after a failure that no other policy took. It is called on the supervisor's
-// goroutine and may call anything on the node. The default answer is actors.ReplaceThread.
-func WithUncaughtHandler(h func(Failure) actors.Answer) Option {
+// WithUncaughtHandler decides what happens after a failure that no other policy took. It has a goroutine of its own and may
+// call anything on the node, Shutdown included. One that panics ends the node with both causes; one that has not answered
+// within 10 s (actors.DefaultPatience), or when the node or the thread is to end, has answered too late. The thread stays
+// REBALANCING meanwhile. The default answer is ReplaceThread. Failures that a restart cannot help are not asked about:
+// configuration and authorisation end the node.
+func WithUncaughtHandler(h func(Failure) Answer) Option {
 	return func(o *options) { o.uncaught = h }
 }
 

@@ -74,11 +74,12 @@ func (n *Node) stopTree(t *tree, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), n.opts.stopTimeout)
 	defer cancel()
 	t.stop()
+	n.awaitSpread(ctx)
 	abandoned := t.wait(ctx)
 	if abandoned != nil {
 		abandoned = fmt.Errorf("%w for %v after %s: %w", ErrAbandoned, t.alive(), n.opts.stopTimeout, abandoned)
 	}
-	err := errors.Join(cause, t.close(ctx, n.opts.leave), abandoned)
+	err := errors.Join(cause, t.close(ctx, n.opts.leave || n.application.request.Load() != nil), abandoned)
 	switch {
 	case err == nil:
 		n.status.become(lifecycle.NodeNotRunning, nil)
@@ -116,26 +117,47 @@ func (n *Node) supervisor(t *tree) *actors.Supervisor {
 		Intensity: n.opts.restart,
 		Decide: func(child string, cause error, attempt int) actors.Answer {
 			if fatal(cause) || n.asked(n.ctx) {
-				return actors.ShutdownNode
+				return ShutdownNode
 			}
 			if n.opts.uncaught != nil {
 				return n.opts.uncaught(newFailure(cause, attempt))
 			}
-			return actors.ReplaceThread
+			return ReplaceThread
 		},
 		Publish: func(o actors.Outcome) { n.onFailure(t, o) },
 	}
 }
 
+// onFailure publishes what becomes of a thread that has failed, before that happens.
 func (n *Node) onFailure(t *tree, o actors.Outcome) {
 	f := newFailure(o.Cause, o.Attempt)
-	status := lifecycle.ThreadStatus{Name: f.Thread, State: lifecycle.ThreadRebalancing, Epoch: f.Epoch + 1, Cause: f.Cause, Since: time.Now(), Retry: o.Retry}
-	if o.GaveUp {
-		status.State, status.Epoch = lifecycle.ThreadError, f.Epoch
+	n.opts.logger.Warn("a thread has failed", "thread", f.Thread, "epoch", f.Epoch, "attempt", f.Attempt, "answer", o.Answer, "retry", o.Retry, "gaveUp", o.GaveUp, "ended", o.Ended, "cause", f.Cause)
+	status := lifecycle.ThreadStatus{Name: f.Thread, Epoch: f.Epoch, Cause: f.Cause, Since: time.Now()}
+	switch {
+	case o.Ended && !o.GaveUp:
+		// It holds nothing any more: what it had not committed was given up when it failed, and is processed again.
+		for _, s := range []lifecycle.Thread{lifecycle.ThreadPendingShutdown, lifecycle.ThreadNotRunning} {
+			status.State = s
+			t.watch.Became(status)
+		}
+		t.end(f.Thread)
+	case o.Ended && t.live(): // it was being removed; who takes its tasks over does again what it could not commit
+		t.end(f.Thread)
+	case o.GaveUp:
+		status.State = lifecycle.ThreadError
+		t.watch.Became(status)
+		t.gaveUp(f.Thread, n.gaveUp(t, o, f))
+	default:
+		status.State, status.Epoch, status.Retry = lifecycle.ThreadRebalancing, f.Epoch+1, o.Retry
+		t.watch.Became(status)
 	}
-	n.opts.logger.Warn("a thread has failed", "thread", f.Thread, "epoch", f.Epoch, "attempt", f.Attempt, "retry", o.Retry, "gaveUp", o.GaveUp, "cause", f.Cause)
-	t.watch.Became(status)
-	if o.GaveUp {
-		t.gaveUp(f.Thread, fmt.Errorf("millrace: %s has failed (attempt %d): %w", f.Thread, f.Attempt, f.Cause))
+}
+
+// gaveUp is the cause with which the node ends.
+func (n *Node) gaveUp(t *tree, o actors.Outcome, f Failure) error {
+	err := fmt.Errorf("millrace: %s has failed (attempt %d): %w", f.Thread, f.Attempt, f.Cause)
+	if o.Answer == ShutdownApplication {
+		return n.askApplication(t, Failure{Thread: f.Thread, Cause: err})
 	}
+	return err
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/millrace-io/millrace/lifecycle"
-	"github.com/millrace-io/millrace/thread"
 )
 
 // ErrNotLive is AddThread and RemoveThread on a node that is not REBALANCING or RUNNING.
@@ -49,7 +48,8 @@ func (n *Node) AddThread() (name string, err error) {
 
 // RemoveThread ends a stream thread: a last commit, its stores closed, its member out of the group, so that the other
 // threads and nodes take its tasks over. It returns when that is done or ctx ends; in the latter case the thread goes on
-// ending, and the error wraps ErrAbandoned. A node without threads is REBALANCING until it gets one.
+// ending, and the error wraps ErrAbandoned. A thread that waits for its restart ends at once; one whose last commit fails
+// ends too, and who takes its tasks over does that interval again. A node without threads is REBALANCING until it gets one.
 //
 // Errors besides: ErrNotLive, *UnknownThreadError.
 func (n *Node) RemoveThread(ctx context.Context, name string) error {
@@ -63,7 +63,7 @@ func (n *Node) RemoveThread(ctx context.Context, name string) error {
 	if pid == nil {
 		return &UnknownThreadError{name, t.names()}
 	}
-	n.system.Root.Send(pid, &thread.Stop{})
+	t.askToStop(pid)
 	if err := t.wait(ctx, name); err != nil {
 		return fmt.Errorf("%w for %s to end: %w", ErrAbandoned, name, err)
 	}
@@ -71,6 +71,7 @@ func (n *Node) RemoveThread(ctx context.Context, name string) error {
 	if s == nil { // somebody else has removed it, or the node has ended
 		return nil
 	}
+	t.supervisor.Forget(pid.GetId())
 	n.status.forget(name)
 	return s.close(ctx, true)
 }

@@ -29,6 +29,8 @@ type tree struct {
 	pid    *actor.PID
 	watch  *threadWatcher
 	failed chan error
+	// supervisor is the strategy for the threads.
+	supervisor *actors.Supervisor
 
 	mu      sync.Mutex
 	slots   []*slot
@@ -55,7 +57,8 @@ func (n *Node) startTree() (*tree, error) {
 			return nil, errors.Join(err, t.close(context.Background(), false))
 		}
 	}
-	props := actor.PropsFromProducer(func() actor.Actor { return &nodeActor{tree: t} }, actor.WithSupervisor(n.supervisor(t)))
+	t.supervisor = n.supervisor(t)
+	props := actor.PropsFromProducer(func() actor.Actor { return &nodeActor{tree: t} }, actor.WithSupervisor(t.supervisor))
 	pid, err := n.system.Root.SpawnNamed(props, n.app+"-"+n.system.ProcessRegistry.NextId())
 	if err != nil {
 		return nil, errors.Join(err, t.close(context.Background(), false))
@@ -86,6 +89,20 @@ func (t *tree) newSlot() (*slot, error) {
 	t.slots = append(t.slots, s)
 	t.watch.Became(lifecycle.ThreadStatus{Name: s.Name, State: lifecycle.ThreadCreated, Epoch: 1})
 	return s, nil
+}
+
+// live says that the tree is not being stopped.
+func (t *tree) live() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.closed
+}
+
+// all is the slots of now.
+func (t *tree) all() []*slot {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.slots)
 }
 
 func (t *tree) names() (names []string) {
@@ -196,7 +213,10 @@ func (n *Node) newSlot(name string) (*slot, error) {
 	s.group, err = kafka.NewGroup(kafka.GroupConfig{
 		Config: n.kafkaConfig(name), Group: n.app, InstanceID: s.Member.InstanceID, Topics: n.plan.Load().sourceTopics(),
 		SessionTimeout: n.opts.session, HeartbeatInterval: n.opts.heartbeat, MetadataRefresh: n.opts.metadata, Assignor: &assignor{node: n, transactionalID: s.TransactionalID},
-	}, s.Inbox.Put)
+	}, func(e broker.Event) {
+		n.tree.Load().hear(e)
+		s.Inbox.Put(e)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -235,10 +255,17 @@ func (t *tree) alive() []string {
 
 func (t *tree) stop() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.closed = true
-	for _, pid := range t.threads {
+	pids := slices.Collect(maps.Values(t.threads))
+	t.mu.Unlock()
+	t.askToStop(pids...)
+}
+
+// askToStop has threads end. One that has failed and waits for its restart ends at once: there is nothing to wait for.
+func (t *tree) askToStop(pids ...*actor.PID) {
+	for _, pid := range pids {
 		t.node.system.Root.Send(pid, &thread.Stop{})
+		t.supervisor.End(pid.GetId())
 	}
 }
 

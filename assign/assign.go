@@ -22,6 +22,14 @@ type Member struct {
 	TransactionalID string
 	// Version is the newest user data that it reads; 0 stands for this build's.
 	Version uint32
+	// Shutdown is set if it asks the whole application to end.
+	Shutdown *Shutdown
+}
+
+// Shutdown is a failure that was answered with the end of the whole application.
+type Shutdown struct {
+	// Node is the endpoint of the node that asks, or its process id; Thread is what has failed there, Reason how.
+	Node, Thread, Reason string
 }
 
 // Input is everything that a plan depends on.
@@ -56,6 +64,8 @@ type Plan struct {
 	TransactionalIDs []string
 	// Version is the lowest of the members'.
 	Version uint32
+	// Shutdown is what a member asks for; nil if none does. Everybody keeps what it has then.
+	Shutdown *Shutdown
 }
 
 // MissingPartitionsError is a source topic whose partition count is not known, so nothing can be assigned.
@@ -98,6 +108,9 @@ func Make(in Input) (*Plan, error) {
 		return &Plan{Assignments: map[string]*Assignment{}}, nil
 	}
 	p.findOwners()
+	if s := p.shutdown(); s != nil {
+		return p.stay(s), nil
+	}
 	p.ceil = (len(p.tasks) + len(p.members) - 1) / len(p.members)
 	p.spare = len(p.tasks) - (p.ceil-1)*len(p.members)
 	p.keep()
@@ -216,6 +229,23 @@ func (p *planner) less(a, b string) bool {
 }
 
 func (p *planner) plan() *Plan {
+	out := p.empty()
+	for _, t := range p.tasks {
+		to := p.target[t]
+		o := Owner{Task: t, Member: to, Endpoint: p.byID[to].Endpoint}
+		if now := p.other(t, to); now != "" {
+			o.Member, o.Endpoint, o.Intended = now, p.byID[now].Endpoint, to
+		} else {
+			a := out.Assignments[to]
+			a.Tasks, a.Partitions = append(a.Tasks, t), append(a.Partitions, p.topics[t]...)
+		}
+		out.Owners = append(out.Owners, o)
+	}
+	return out
+}
+
+// empty is a plan that gives nobody anything.
+func (p *planner) empty() *Plan {
 	out := &Plan{Assignments: map[string]*Assignment{}, Version: Version}
 	for _, id := range p.members {
 		m := p.byID[id]
@@ -228,17 +258,6 @@ func (p *planner) plan() *Plan {
 		}
 	}
 	slices.Sort(out.TransactionalIDs)
-	for _, t := range p.tasks {
-		to := p.target[t]
-		o := Owner{Task: t, Member: to, Endpoint: p.byID[to].Endpoint}
-		if now := p.other(t, to); now != "" {
-			o.Member, o.Endpoint, o.Intended = now, p.byID[now].Endpoint, to
-		} else {
-			a := out.Assignments[to]
-			a.Tasks, a.Partitions = append(a.Tasks, t), append(a.Partitions, p.topics[t]...)
-		}
-		out.Owners = append(out.Owners, o)
-	}
 	return out
 }
 

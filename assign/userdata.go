@@ -3,6 +3,8 @@ package assign
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -37,7 +39,7 @@ var errNoVersion = errors.New("it has no version")
 // EncodeMember writes what a member says of itself. What the group protocol carries anyway (id, owned partitions,
 // generation) is left out. round must differ in each join, or a broker takes a follower's join for a repetition.
 func EncodeMember(m Member, round uint64) []byte {
-	s := &assignpb.Subscription{Version: Version, ProcessId: m.ProcessID, Endpoint: m.Endpoint, Active: wireTasks(m.Previous), TransactionalId: m.TransactionalID, Round: round}
+	s := &assignpb.Subscription{Version: Version, ProcessId: m.ProcessID, Endpoint: m.Endpoint, Active: wireTasks(m.Previous), TransactionalId: m.TransactionalID, Round: round, Shutdown: wireShutdown(m.Shutdown, nil)}
 	for t, sum := range m.OffsetSums {
 		if s.OffsetSums == nil {
 			s.OffsetSums = map[string]int64{}
@@ -79,7 +81,7 @@ func DecodeSubscription(member string, b []byte) (Member, error) {
 	if s.Version == 0 {
 		return Member{}, &UserDataError{member, errNoVersion}
 	}
-	m := Member{ID: member, ProcessID: s.ProcessId, Endpoint: s.Endpoint, Previous: taskIDs(s.Active), TransactionalID: s.TransactionalId, Version: s.Version}
+	m := Member{ID: member, ProcessID: s.ProcessId, Endpoint: s.Endpoint, Previous: taskIDs(s.Active), TransactionalID: s.TransactionalId, Version: s.Version, Shutdown: shutdownOf(s.Shutdown)}
 	for _, t := range m.Previous {
 		if sum, ok := s.OffsetSums[t.String()]; ok {
 			if m.OffsetSums == nil {
@@ -96,6 +98,9 @@ func EncodeAssignment(p *Plan, member string) []byte {
 	a := &assignpb.Assignment{Version: p.Version, LiveTransactionalIds: p.TransactionalIDs}
 	if part := p.Assignments[member]; part != nil {
 		a.Active = wireTasks(part.Tasks)
+	}
+	if p.Shutdown != nil {
+		a.Shutdown = wireShutdown(p.Shutdown, slices.Sorted(maps.Keys(p.Assignments)))
 	}
 	for _, o := range p.Owners {
 		a.Owners = append(a.Owners, &assignpb.Owner{

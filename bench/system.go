@@ -32,9 +32,7 @@ type system struct {
 	only string
 }
 
-func (s system) does(j work.Job) bool {
-	return (s.only == "" || s.only == j.Guarantee) && !(j.Reads && s.name == ceiling)
-}
+func (s system) does(guarantee string) bool { return s.only == "" || s.only == guarantee }
 
 var systems = []system{
 	{"raw", buildGo("ceiling"), rawCommand, "at_least_once"},

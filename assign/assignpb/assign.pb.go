@@ -89,7 +89,9 @@ type Subscription struct {
 	OffsetSums      map[string]int64 `protobuf:"bytes,6,rep,name=offset_sums,json=offsetSums,proto3" json:"offset_sums,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	TransactionalId string           `protobuf:"bytes,7,opt,name=transactional_id,json=transactionalId,proto3" json:"transactional_id,omitempty"`
 	// round differs in each join, so that a follower's join is never taken for a repetition.
-	Round         uint64 `protobuf:"varint,8,opt,name=round,proto3" json:"round,omitempty"`
+	Round uint64 `protobuf:"varint,8,opt,name=round,proto3" json:"round,omitempty"`
+	// shutdown asks every member of the application to end; absent otherwise.
+	Shutdown      *Shutdown `protobuf:"bytes,9,opt,name=shutdown,proto3" json:"shutdown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -180,6 +182,86 @@ func (x *Subscription) GetRound() uint64 {
 	return 0
 }
 
+func (x *Subscription) GetShutdown() *Shutdown {
+	if x != nil {
+		return x.Shutdown
+	}
+	return nil
+}
+
+// Shutdown is a failure that ends the whole application.
+type Shutdown struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// node is the endpoint of the node that asks, or its process id.
+	Node   string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Thread string `protobuf:"bytes,2,opt,name=thread,proto3" json:"thread,omitempty"`
+	// reason is the failure's text.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// members are those that an assignment was made for. Another one that a broker hands it to, as it does to a static
+	// member that comes back, is not meant.
+	Members       []string `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Shutdown) Reset() {
+	*x = Shutdown{}
+	mi := &file_assign_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Shutdown) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Shutdown) ProtoMessage() {}
+
+func (x *Shutdown) ProtoReflect() protoreflect.Message {
+	mi := &file_assign_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Shutdown.ProtoReflect.Descriptor instead.
+func (*Shutdown) Descriptor() ([]byte, []int) {
+	return file_assign_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Shutdown) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Shutdown) GetThread() string {
+	if x != nil {
+		return x.Thread
+	}
+	return ""
+}
+
+func (x *Shutdown) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Shutdown) GetMembers() []string {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
 type Owner struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Task     *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -193,7 +275,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_assign_proto_msgTypes[2]
+	mi := &file_assign_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -205,7 +287,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_assign_proto_msgTypes[2]
+	mi := &file_assign_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -218,7 +300,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_assign_proto_rawDescGZIP(), []int{2}
+	return file_assign_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Owner) GetTask() *Task {
@@ -257,13 +339,15 @@ type Assignment struct {
 	Standby              []*Task                `protobuf:"bytes,3,rep,name=standby,proto3" json:"standby,omitempty"`
 	LiveTransactionalIds []string               `protobuf:"bytes,4,rep,name=live_transactional_ids,json=liveTransactionalIds,proto3" json:"live_transactional_ids,omitempty"`
 	Owners               []*Owner               `protobuf:"bytes,5,rep,name=owners,proto3" json:"owners,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// shutdown is what a member has asked for; everybody keeps what it has meanwhile.
+	Shutdown      *Shutdown `protobuf:"bytes,6,opt,name=shutdown,proto3" json:"shutdown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_assign_proto_msgTypes[3]
+	mi := &file_assign_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -275,7 +359,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_assign_proto_msgTypes[3]
+	mi := &file_assign_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -288,7 +372,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_assign_proto_rawDescGZIP(), []int{3}
+	return file_assign_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Assignment) GetVersion() uint32 {
@@ -326,6 +410,13 @@ func (x *Assignment) GetOwners() []*Owner {
 	return nil
 }
 
+func (x *Assignment) GetShutdown() *Shutdown {
+	if x != nil {
+		return x.Shutdown
+	}
+	return nil
+}
+
 var File_assign_proto protoreflect.FileDescriptor
 
 const file_assign_proto_rawDesc = "" +
@@ -333,7 +424,7 @@ const file_assign_proto_rawDesc = "" +
 	"\fassign.proto\x12\x12millrace.assign.v1\"G\n" +
 	"\x04Task\x12!\n" +
 	"\fsub_topology\x18\x01 \x01(\x05R\vsubTopology\x12\x1c\n" +
-	"\tpartition\x18\x02 \x01(\x05R\tpartition\"\x9c\x03\n" +
+	"\tpartition\x18\x02 \x01(\x05R\tpartition\"\xd6\x03\n" +
 	"\fSubscription\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x1d\n" +
 	"\n" +
@@ -344,22 +435,29 @@ const file_assign_proto_rawDesc = "" +
 	"\voffset_sums\x18\x06 \x03(\v20.millrace.assign.v1.Subscription.OffsetSumsEntryR\n" +
 	"offsetSums\x12)\n" +
 	"\x10transactional_id\x18\a \x01(\tR\x0ftransactionalId\x12\x14\n" +
-	"\x05round\x18\b \x01(\x04R\x05round\x1a=\n" +
+	"\x05round\x18\b \x01(\x04R\x05round\x128\n" +
+	"\bshutdown\x18\t \x01(\v2\x1c.millrace.assign.v1.ShutdownR\bshutdown\x1a=\n" +
 	"\x0fOffsetSumsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x85\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"h\n" +
+	"\bShutdown\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
+	"\x06thread\x18\x02 \x01(\tR\x06thread\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
+	"\amembers\x18\x04 \x03(\tR\amembers\"\x85\x01\n" +
 	"\x05Owner\x12,\n" +
 	"\x04task\x18\x01 \x01(\v2\x18.millrace.assign.v1.TaskR\x04task\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x1a\n" +
 	"\bendpoint\x18\x03 \x01(\tR\bendpoint\x12\x1a\n" +
-	"\bintended\x18\x04 \x01(\tR\bintended\"\xf5\x01\n" +
+	"\bintended\x18\x04 \x01(\tR\bintended\"\xaf\x02\n" +
 	"\n" +
 	"Assignment\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x120\n" +
 	"\x06active\x18\x02 \x03(\v2\x18.millrace.assign.v1.TaskR\x06active\x122\n" +
 	"\astandby\x18\x03 \x03(\v2\x18.millrace.assign.v1.TaskR\astandby\x124\n" +
 	"\x16live_transactional_ids\x18\x04 \x03(\tR\x14liveTransactionalIds\x121\n" +
-	"\x06owners\x18\x05 \x03(\v2\x19.millrace.assign.v1.OwnerR\x06ownersB1Z/github.com/millrace-io/millrace/assign/assignpbb\x06proto3"
+	"\x06owners\x18\x05 \x03(\v2\x19.millrace.assign.v1.OwnerR\x06owners\x128\n" +
+	"\bshutdown\x18\x06 \x01(\v2\x1c.millrace.assign.v1.ShutdownR\bshutdownB1Z/github.com/millrace-io/millrace/assign/assignpbb\x06proto3"
 
 var (
 	file_assign_proto_rawDescOnce sync.Once
@@ -373,27 +471,30 @@ func file_assign_proto_rawDescGZIP() []byte {
 	return file_assign_proto_rawDescData
 }
 
-var file_assign_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_assign_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_assign_proto_goTypes = []any{
 	(*Task)(nil),         // 0: millrace.assign.v1.Task
 	(*Subscription)(nil), // 1: millrace.assign.v1.Subscription
-	(*Owner)(nil),        // 2: millrace.assign.v1.Owner
-	(*Assignment)(nil),   // 3: millrace.assign.v1.Assignment
-	nil,                  // 4: millrace.assign.v1.Subscription.OffsetSumsEntry
+	(*Shutdown)(nil),     // 2: millrace.assign.v1.Shutdown
+	(*Owner)(nil),        // 3: millrace.assign.v1.Owner
+	(*Assignment)(nil),   // 4: millrace.assign.v1.Assignment
+	nil,                  // 5: millrace.assign.v1.Subscription.OffsetSumsEntry
 }
 var file_assign_proto_depIdxs = []int32{
 	0, // 0: millrace.assign.v1.Subscription.active:type_name -> millrace.assign.v1.Task
 	0, // 1: millrace.assign.v1.Subscription.standby:type_name -> millrace.assign.v1.Task
-	4, // 2: millrace.assign.v1.Subscription.offset_sums:type_name -> millrace.assign.v1.Subscription.OffsetSumsEntry
-	0, // 3: millrace.assign.v1.Owner.task:type_name -> millrace.assign.v1.Task
-	0, // 4: millrace.assign.v1.Assignment.active:type_name -> millrace.assign.v1.Task
-	0, // 5: millrace.assign.v1.Assignment.standby:type_name -> millrace.assign.v1.Task
-	2, // 6: millrace.assign.v1.Assignment.owners:type_name -> millrace.assign.v1.Owner
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	5, // 2: millrace.assign.v1.Subscription.offset_sums:type_name -> millrace.assign.v1.Subscription.OffsetSumsEntry
+	2, // 3: millrace.assign.v1.Subscription.shutdown:type_name -> millrace.assign.v1.Shutdown
+	0, // 4: millrace.assign.v1.Owner.task:type_name -> millrace.assign.v1.Task
+	0, // 5: millrace.assign.v1.Assignment.active:type_name -> millrace.assign.v1.Task
+	0, // 6: millrace.assign.v1.Assignment.standby:type_name -> millrace.assign.v1.Task
+	3, // 7: millrace.assign.v1.Assignment.owners:type_name -> millrace.assign.v1.Owner
+	2, // 8: millrace.assign.v1.Assignment.shutdown:type_name -> millrace.assign.v1.Shutdown
+	9, // [9:9] is the sub-list for method output_type
+	9, // [9:9] is the sub-list for method input_type
+	9, // [9:9] is the sub-list for extension type_name
+	9, // [9:9] is the sub-list for extension extendee
+	0, // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_assign_proto_init() }
@@ -407,7 +508,7 @@ func file_assign_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_assign_proto_rawDesc), len(file_assign_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
