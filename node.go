@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"net/http"
 	"slices"
 	"sync"
@@ -179,10 +178,6 @@ func (n *Node) Threads() []lifecycle.ThreadStatus {
 	_, threads, _ := n.status.snapshot()
 	return threads
 }
-
-// Watch yields the changes of node and thread states from the start of the loop over it, until ctx ends. A reader that is
-// too slow misses some; the next change says how many.
-func (n *Node) Watch(ctx context.Context) iter.Seq[StateChange] { return n.status.watch(ctx) }
 
 // ActorSystem is the system that the node's actors live in.
 func (n *Node) ActorSystem() *actor.ActorSystem { return n.system }

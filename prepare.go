@@ -50,7 +50,9 @@ func (n *Node) prepare(ctx context.Context) error {
 	if n.changelog, err = kafka.NewChangelog(n.kafkaConfig("restore")); err != nil {
 		return err
 	}
-	props := store.NewRestoreActorProps(changelogReader{n.changelog}, restoresAtOnce, actors.Hardened(func(any) any { return nil })...)
+	gauge := &actors.Gauge{}
+	n.status.board.set(n.status.board.node()+"/restore", change{kind: KindRestore, gauge: gauge})
+	props := store.NewRestoreActorProps(changelogReader{n.changelog}, restoresAtOnce, actors.Gauged(gauge, func(any) any { return nil })...)
 	n.restorer, err = n.system.Root.SpawnNamed(props, n.app+"-restore-"+n.system.ProcessRegistry.NextId())
 	return err
 }

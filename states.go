@@ -125,10 +125,13 @@ func (t *threadStates) open(k *keeper, epoch uint64) {
 	ctx, cancel := context.WithCancel(t.node.ctx)
 	k.cancel = cancel
 	k.mu.Unlock()
+	t.moveTask(k.id, lifecycle.TaskCreated, epoch)
+	t.moveStores(k.id, lifecycle.StoreOpening, epoch, t.node.status.causeOf(t.slot.Name))
 	if k.state == nil {
 		state, err := t.openState(k.id)
 		if err != nil {
 			t.publish(k.id, func(st topology.StoreSpec) { t.node.router.Failed(st.Name, k.id.Partition, err) })
+			t.moveStores(k.id, lifecycle.StoreClosing, epoch, err)
 			t.slot.Inbox.Put(thread.StateFailed{Task: k.id, Epoch: epoch, Err: err})
 			return
 		}
@@ -170,6 +173,7 @@ func (t *threadStates) watch(id record.TaskID, state *store.TaskState, epoch uin
 		select {
 		case <-state.Failed():
 			t.publish(id, func(st topology.StoreSpec) { t.node.router.Failed(st.Name, id.Partition, state.Err()) })
+			t.moveStores(id, lifecycle.StoreClosing, epoch, state.Err())
 			t.slot.Inbox.Put(thread.StateFailed{Task: id, Epoch: epoch, Err: state.Err()})
 		case <-state.Closed():
 		case <-t.node.ctx.Done():
@@ -191,6 +195,8 @@ func (t *threadStates) openState(id record.TaskID) (*store.TaskState, error) {
 // restore has the restore actor bring every store of the task to the end of its changelog, and waits for it.
 func (t *threadStates) restore(ctx context.Context, k *keeper, epoch uint64) {
 	specs := t.node.plan.Load().stores(k.id)
+	t.moveTask(k.id, lifecycle.TaskRestoring, epoch)
+	t.moveStores(k.id, lifecycle.StoreRestoring, epoch, nil)
 	var stores []int
 	for i, st := range specs {
 		if st.Changelog {
@@ -292,6 +298,8 @@ func (t *threadStates) Close(id record.TaskID, epoch uint64) {
 	k.mu.Lock()
 	k.cancel()
 	k.mu.Unlock()
+	t.moveTask(id, lifecycle.TaskSuspended, epoch)
+	t.moveStores(id, lifecycle.StoreClosing, epoch, nil)
 	t.submit(k, func() {
 		var err error
 		if k.state != nil {
@@ -304,6 +312,7 @@ func (t *threadStates) Close(id record.TaskID, epoch uint64) {
 		k.jobs = append(k.jobs, k.waiting...)
 		k.waiting = nil
 		k.mu.Unlock()
+		t.closed(id, epoch, err)
 		t.slot.Inbox.Put(thread.StateClosed{Task: id, Epoch: epoch, Err: err})
 	})
 }
@@ -320,7 +329,9 @@ func (t *threadStates) Props(id record.TaskID, _ uint64) map[string]*actor.Props
 	for i, st := range t.node.plan.Load().stores(id) {
 		closed := query.New(query.StateStoreMigrated, st.Name, id.Partition)
 		closed.Cause = query.ErrStateStoreClosed
-		props[st.Name] = store.NewActorProps(k.state, i, actors.Hardened(func(any) any { return query.ToReply(closed) })...)
+		gauge := &actors.Gauge{}
+		t.node.status.board.gauge(t.node.status.board.store(t.slot.Name, st.Name, id), gauge)
+		props[st.Name] = store.NewActorProps(k.state, i, actors.Gauged(gauge, func(any) any { return query.ToReply(closed) })...)
 	}
 	return props
 }
@@ -328,6 +339,38 @@ func (t *threadStates) Props(id record.TaskID, _ uint64) map[string]*actor.Props
 // Serving implements thread.StoreActors.
 func (t *threadStates) Serving(id record.TaskID, name string, pid *actor.PID, epoch uint64) {
 	t.node.router.Serving(name, id.Partition, pid, epoch)
+	t.node.status.board.moveStore(t.node.status.board.store(t.slot.Name, name, id), lifecycle.StoreActive, epoch, nil)
+}
+
+// closed publishes that nothing of a task is open.
+func (t *threadStates) closed(id record.TaskID, epoch uint64, err error) {
+	for _, s := range []lifecycle.Task{lifecycle.TaskSuspended, lifecycle.TaskClosed} {
+		t.moveTask(id, s, epoch)
+	}
+	for _, s := range []lifecycle.Store{lifecycle.StoreClosing, lifecycle.StoreClosed} {
+		t.moveStores(id, s, epoch, err)
+	}
+}
+
+func (t *threadStates) moveTask(id record.TaskID, to lifecycle.Task, epoch uint64) {
+	b := t.node.status.board
+	b.moveTask(b.task(t.slot.Name, id), to, epoch)
+}
+
+// moveStores publishes the next state of all stores of a task.
+func (t *threadStates) moveStores(id record.TaskID, to lifecycle.Store, epoch uint64, cause error) {
+	b := t.node.status.board
+	t.publish(id, func(st topology.StoreSpec) { b.moveStore(b.store(t.slot.Name, st.Name, id), to, epoch, cause) })
+}
+
+// running publishes that a task processes.
+func (s *states) running(id record.TaskID) {
+	k := s.keeper(id)
+	k.mu.Lock()
+	thread := k.held
+	k.mu.Unlock()
+	b := s.node.status.board
+	b.moveTask(b.task(thread, id), lifecycle.TaskRunning, s.node.status.epochOf(thread))
 }
 
 func (t *threadStates) publish(id record.TaskID, f func(topology.StoreSpec)) {

@@ -2,40 +2,23 @@ package millrace
 
 import (
 	"context"
-	"iter"
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/millrace-io/millrace/lifecycle"
 )
-
-// StateChange is one transition of the node or of one of its threads.
-type StateChange struct {
-	Time time.Time
-	// Thread is the thread's name; empty for the node itself.
-	Thread string
-	// Old and New are the states' names, as lifecycle spells them.
-	Old, New string
-	// Epoch is the thread's incarnation; 0 for the node.
-	Epoch uint64
-	// Cause is why a restart or an ERROR happened; nil otherwise.
-	Cause error
-	// Missed is how many changes before this one a slow reader of Watch did not get.
-	Missed int
-}
 
 // status is the published state of a node: what queries, health checks and watchers see.
 //
 // The mutex protects all of it. Threads publish from their own goroutines and rely on the publication being visible
 // before their next step; a message to an actor would become visible some time later.
 type status struct {
-	mu       sync.Mutex
-	node     *lifecycle.Machine[lifecycle.Node]
-	threads  map[string]lifecycle.ThreadStatus
-	cause    error
-	watchers map[*watcher]struct{}
+	mu      sync.Mutex
+	node    *lifecycle.Machine[lifecycle.Node]
+	threads map[string]lifecycle.ThreadStatus
+	cause   error
+	board   *board
 	// changed is closed and replaced at each change.
 	changed chan struct{}
 	// published is called with the lock held, so that gates see changes in the order in which they happened.
@@ -43,10 +26,27 @@ type status struct {
 }
 
 func newStatus(app string, published func(lifecycle.Node)) *status {
-	return &status{
+	s := &status{
 		node: lifecycle.NewMachine(&lifecycle.NodeTable, app), threads: map[string]lifecycle.ThreadStatus{},
-		watchers: map[*watcher]struct{}{}, changed: make(chan struct{}), published: published,
+		board: newBoard(app), changed: make(chan struct{}), published: published,
 	}
+	s.board.set(s.board.node(), change{kind: KindNode, state: s.node.State().String()})
+	s.board.set(s.board.node()+"/query", change{kind: KindQuery})
+	return s
+}
+
+// epochOf is a thread's incarnation.
+func (s *status) epochOf(thread string) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.threads[thread].Epoch
+}
+
+// causeOf is why a thread's last incarnation ended.
+func (s *status) causeOf(thread string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.threads[thread].Cause
 }
 
 func (s *status) state() lifecycle.Node {
@@ -66,13 +66,13 @@ func (s *status) becomeLocked(to lifecycle.Node, cause error) bool {
 	if !s.node.Can(to) {
 		return false
 	}
-	old := s.node.State()
 	s.node.Become(to)
 	if cause != nil {
 		s.cause = cause
 	}
 	s.published(to)
-	s.tell(StateChange{Time: time.Now(), Old: old.String(), New: to.String(), Cause: cause})
+	s.board.set(s.board.node(), change{kind: KindNode, state: to.String(), cause: s.cause})
+	s.tell()
 	return true
 }
 
@@ -80,9 +80,9 @@ func (s *status) becomeLocked(to lifecycle.Node, cause error) bool {
 func (s *status) thread(t lifecycle.ThreadStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.threads[t.Name]
 	s.threads[t.Name] = t
-	s.tell(StateChange{Time: t.Since, Thread: t.Name, Old: old.State.String(), New: t.State.String(), Epoch: t.Epoch, Cause: t.Cause})
+	s.board.set(s.board.thread(t.Name), change{kind: KindThread, state: t.State.String(), at: t.Since, epoch: t.Epoch, cause: t.Cause, retry: t.Retry, stuck: t.Stuck})
+	s.tell()
 	s.derive()
 }
 
@@ -91,6 +91,7 @@ func (s *status) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.threads, name)
+	s.board.forget(s.board.thread(name))
 	s.derive()
 }
 
@@ -139,49 +140,8 @@ func (s *status) await(ctx context.Context, ok func(lifecycle.Node) bool) error 
 	}
 }
 
-// watcher is one reader of Watch. Its channel is bounded: a reader that is too slow loses changes and is told how many.
-type watcher struct {
-	changes chan StateChange
-	missed  int
-}
-
-const watchBuffer = 64
-
-func (s *status) tell(c StateChange) {
+// tell wakes those who wait for a change.
+func (s *status) tell() {
 	close(s.changed)
 	s.changed = make(chan struct{})
-	for w := range s.watchers {
-		c.Missed = w.missed
-		select {
-		case w.changes <- c:
-			w.missed = 0
-		default:
-			w.missed++
-		}
-	}
-}
-
-// watch yields changes from now on until ctx ends or the reader stops.
-func (s *status) watch(ctx context.Context) iter.Seq[StateChange] {
-	return func(yield func(StateChange) bool) {
-		w := &watcher{changes: make(chan StateChange, watchBuffer)}
-		s.mu.Lock()
-		s.watchers[w] = struct{}{}
-		s.mu.Unlock()
-		defer func() {
-			s.mu.Lock()
-			delete(s.watchers, w)
-			s.mu.Unlock()
-		}()
-		for {
-			select {
-			case c := <-w.changes:
-				if !yield(c) {
-					return
-				}
-			case <-ctx.Done():
-				return
-			}
-		}
-	}
 }

@@ -58,7 +58,9 @@ func (n *Node) startTree() (*tree, error) {
 		}
 	}
 	t.supervisor = n.supervisor(t)
-	props := actor.PropsFromProducer(func() actor.Actor { return &nodeActor{tree: t} }, actor.WithSupervisor(t.supervisor))
+	gauge := &actors.Gauge{}
+	n.status.board.gauge(n.status.board.node(), gauge)
+	props := actor.PropsFromProducer(func() actor.Actor { return &nodeActor{tree: t} }, append(actors.Gauged(gauge, unanswered), actor.WithSupervisor(t.supervisor))...)
 	pid, err := n.system.Root.SpawnNamed(props, n.app+"-"+n.system.ProcessRegistry.NextId())
 	if err != nil {
 		return nil, errors.Join(err, t.close(context.Background(), false))
@@ -114,6 +116,9 @@ func (t *tree) names() (names []string) {
 	return names
 }
 
+// unanswered is for actors that nobody asks.
+func unanswered(any) any { return nil }
+
 // nodeActor is the parent of the threads and the only place that decides about their failures, by its strategy.
 type nodeActor struct{ tree *tree }
 
@@ -153,7 +158,8 @@ func (a *nodeActor) spawn(ctx actor.Context, s *slot) {
 
 func (t *tree) threadProps(s *slot) *actor.Props {
 	n := t.node
-	states := n.states.of(s.Slot)
+	states, gauge := n.states.of(s.Slot), &actors.Gauge{}
+	n.status.board.gauge(n.status.board.thread(s.Name), gauge)
 	return thread.Props(thread.Spec{
 		Config: thread.Config{
 			Slot: s.Slot, Positions: &positions{n, s.Slot}, States: states, Watcher: t.watch,
@@ -165,7 +171,7 @@ func (t *tree) threadProps(s *slot) *actor.Props {
 		},
 		Stores: states,
 		Ended:  func(name string) { t.end(name) },
-	}, actor.WithReceiverMiddleware(actors.Guard))
+	}, actors.Gauged(gauge, unanswered)...)
 }
 
 // newTask builds a task on its restored state.
@@ -340,6 +346,7 @@ func (w *threadWatcher) Running(id record.TaskID, at broker.Offsets) {
 		reached[tp] = o.At
 	}
 	w.node.states.reached(id, reached)
+	w.node.states.running(id)
 	w.node.owned.set(id, true)
 }
 

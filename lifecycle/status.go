@@ -15,6 +15,8 @@ type ThreadStatus struct {
 	Since time.Time
 	// Retry is when a replacement starts, if one is pending; the zero time otherwise.
 	Retry time.Time
+	// Stuck says that its loop has not stepped for too long. It is a flag on the state: what is committed stays readable.
+	Stuck bool
 }
 
 // Progress is how far a restore has come. Remaining 0 means done.
