@@ -48,6 +48,8 @@ var rules = []rule{
 	{room: "cli", ours: []string{"*", "cli"}},
 	{room: "cmd", ours: []string{"*", "cli"}},
 	{room: "examples", ours: []string{"*", "cli"}},
+	// The public test kit: nothing imports it but tests. Its driver has tasks and stores of its own.
+	{room: "millracetest", ours: []string{"*"}, theirs: []string{"pebble", "protoactor"}},
 	// The raw client's limit is measured with the raw client, and the bench checks outputs without Millrace's own code.
 	{room: "bench/raw", ours: []string{"bench"}, theirs: []string{"sarama"}},
 	{room: "bench", ours: []string{"*", "bench", "internal/realkafka"}},
