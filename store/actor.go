@@ -37,7 +37,8 @@ func NewActorProps(t *TaskState, store int, opts ...actor.PropsOption) *actor.Pr
 	r.refuse = produce().(*storeActor).refuse
 	unbounded := actor.Unbounded()
 	own := []actor.PropsOption{actor.WithMailbox(func() actor.Mailbox { return &draining{unbounded(), r} })}
-	return actor.PropsFromProducer(produce, append(own, opts...)...)
+	opts = append(append(own, opts...), actor.WithDispatcher(&steady{ended: r.closed.Load}))
+	return actor.PropsFromProducer(produce, opts...)
 }
 
 // refuse is the answer to a question that comes too late.

@@ -50,7 +50,7 @@ func (p *pager) take(key, value []byte, timestamp int64) bool {
 		return false
 	}
 	if len(p.slab) == 0 {
-		p.slab = make([]querypb.Entry, min(p.entries, max(16, 2*n)))
+		p.slab = make([]querypb.Entry, min(p.entries-n, max(16, n))) // so the last one fits
 	}
 	e := &p.slab[0]
 	p.slab = p.slab[1:]

@@ -24,8 +24,8 @@ const (
 var (
 	keyRegistry = []byte{0, 0, 'r'}
 	keyClock    = []byte{0, 0, 'c'}
-	keyPosition = []byte{0, 0, 'p'}
 	keyCommit   = []byte{0, 0, 'n'}
+	keyPosition = []byte{0, 0, 'p'}
 )
 
 var errValue = errors.New("store: a value has an unknown format")
