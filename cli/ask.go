@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -88,9 +90,13 @@ func (a asking) open() (*asker, error) {
 func (a asking) tls() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if a.CA != "" {
-		var err error
-		if c.RootCAs, err = certificates("--ca", a.CA); err != nil {
-			return nil, err
+		pem, err := os.ReadFile(a.CA)
+		if err != nil {
+			return nil, &UsageError{Detail: fmt.Sprintf("--ca %s cannot be read: %v", a.CA, err), Cause: err}
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, usagef("--ca %s holds no certificate in PEM form", a.CA)
 		}
 	}
 	if a.Cert+a.CertKey != "" {

@@ -38,7 +38,6 @@ type settings struct {
 	Leave           bool          `help:"Leave the group on SIGTERM too, as on Ctrl-C, so that others take over at once."`
 	LogLevel        slog.Level    `help:"Least level that is logged: debug, info, warn or error." default:"warn"`
 	LogFormat       string        `help:"Form of the log: text or json." enum:"text,json" default:"text"`
-	remoteSettings
 }
 
 type devCmd struct {
@@ -125,7 +124,7 @@ func (c *command) check() error {
 }
 
 func (c *command) run(ctx context.Context) error {
-	halt := newHalt(ctx, c.proc.Signals, c.Leave, c.proc.now)
+	halt := newHalt(ctx, c.proc.Signals, c.Leave)
 	defer halt.close()
 	s := &session{command: c, halt: halt, world: c.proc.world}
 	if s.world == nil {

@@ -98,6 +98,16 @@ func (r *Router) NodePID() *actor.PID { return r.directory.pid }
 // Dropped counts the questions without a sender, and the answers to askers that had stopped waiting.
 func (r *Router) Dropped() int64 { return r.directory.dropped.Load() }
 
+// Outstanding is how many questions wait for store actors, at all gates.
+func (r *Router) Outstanding() (n int) {
+	for _, g := range r.directory.all() {
+		g.mu.Lock()
+		n += len(g.outstanding)
+		g.mu.Unlock()
+	}
+	return n
+}
+
 func (r *Router) publish(store string, partition int32, change func(*lease)) {
 	r.directory.gate(address{store, partition}).publish(r, change)
 }
