@@ -69,7 +69,7 @@ func TestMissingDeadLetterTopicIsSaidAtTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	var missing *millrace.MissingTopicError
-	if err := n.Run(t.Context()); !errors.As(err, &missing) || missing.Topic != "nowhere" {
+	if err := n.Run(t.Context()); !errors.As(err, &missing) || missing.Topic != "nowhere" || missing.Use != "sends dead letters to" {
 		t.Fatal(err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/millrace-io/millrace/actors"
 	"github.com/millrace-io/millrace/kafka"
@@ -26,9 +27,7 @@ func (n *Node) prepare(ctx context.Context) error {
 		return err
 	}
 	n.dir = dir
-	reach, cancel := context.WithTimeout(ctx, n.opts.startTimeout)
-	defer cancel()
-	if err := kafka.Reach(reach, n.kafkaConfig("admin")); err != nil {
+	if err := n.reach(ctx); err != nil {
 		return err
 	}
 	if n.admin, err = kafka.NewAdmin(n.kafkaConfig("admin")); err != nil {
@@ -57,6 +56,20 @@ func (n *Node) prepare(ctx context.Context) error {
 	return err
 }
 
+// reach waits for a broker. It says so if that takes long: a process that is silent for half a minute looks dead.
+func (n *Node) reach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, n.opts.startTimeout)
+	defer cancel()
+	told := time.AfterFunc(reachTold, func() {
+		n.opts.logger.Warn("no broker answers yet; trying", "brokers", n.opts.brokers, "for", n.opts.startTimeout)
+	})
+	defer told.Stop()
+	return kafka.Reach(ctx, n.kafkaConfig("admin"))
+}
+
+// reachTold is after how long without an answer the log says so.
+const reachTold = 2 * time.Second
+
 // restoresAtOnce is how many tasks restore at a time. More share the same disk and connections; fewer leave one of them idle.
 const restoresAtOnce = 4
 
@@ -80,22 +93,7 @@ func (r changelogReader) Ends(ctx context.Context, tps []record.TopicPartition) 
 
 // partitionCounts looks up the external topics, derives the counts of repartition topics from them, and creates those.
 func (n *Node) partitionCounts(ctx context.Context) (map[string]int32, error) {
-	external := map[string]string{} // topic → node
-	for _, s := range n.topology.SubTopologies {
-		for _, src := range s.Sources {
-			if !src.Internal {
-				external[src.Topic] = src.Name
-			}
-		}
-		for _, sink := range s.Sinks {
-			if !sink.Internal {
-				external[sink.Topic] = sink.Name
-			}
-		}
-	}
-	if topic := n.topology.Handlers().DeadLetterTopic; topic != "" {
-		external[topic] = "dead letters"
-	}
+	external := n.externalTopics()
 	infos, err := n.admin.Topics(ctx, slices.Collect(maps.Keys(external))...)
 	if err != nil {
 		return nil, err
@@ -106,7 +104,7 @@ func (n *Node) partitionCounts(ctx context.Context) (map[string]int32, error) {
 		if info, ok := infos[topic]; ok {
 			counts[topic] = info.Partitions
 		} else {
-			missing = append(missing, &MissingTopicError{Topic: topic, Node: external[topic]})
+			missing = append(missing, &MissingTopicError{Topic: topic, Use: external[topic]})
 		}
 	}
 	if len(missing) > 0 {
@@ -121,6 +119,29 @@ func (n *Node) partitionCounts(ctx context.Context) (map[string]int32, error) {
 		return nil, err
 	}
 	return counts, n.admin.CreateTopics(ctx, n.repartitionTopics(repartition))
+}
+
+// externalTopics are the topics that others make, and what the topology does with each.
+func (n *Node) externalTopics() map[string]string {
+	use := map[string]string{}
+	if topic := n.topology.Handlers().DeadLetterTopic; topic != "" {
+		use[topic] = "sends dead letters to"
+	}
+	for _, s := range n.topology.SubTopologies {
+		for _, sink := range s.Sinks {
+			if !sink.Internal {
+				use[sink.Topic] = "writes"
+			}
+		}
+	}
+	for _, s := range n.topology.SubTopologies {
+		for _, src := range s.Sources {
+			if !src.Internal {
+				use[src.Topic] = "reads"
+			}
+		}
+	}
+	return use
 }
 
 // repartitionTopics are purged up to the committed offsets and by nothing else: a record that was not processed yet must

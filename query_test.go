@@ -226,7 +226,7 @@ func TestMissingSourceTopicIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var missing *millrace.MissingTopicError
-	if err := n.Run(t.Context()); !errors.As(err, &missing) || missing.Topic != "elsewhere" {
+	if err := n.Run(t.Context()); !errors.As(err, &missing) || missing.Topic != "elsewhere" || !strings.Contains(err.Error(), `topic "elsewhere", which the topology reads, does not exist`) {
 		t.Fatal(err)
 	}
 }

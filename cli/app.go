@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/millrace-io/millrace/topology"
 )
@@ -56,6 +57,9 @@ type Process struct {
 	Signals <-chan os.Signal
 	// world is what tests put in the place of Kafka; nil is the real one.
 	world world
+	// now and after are time.Now and time.AfterFunc if they are nil.
+	now   func() time.Time
+	after func(d time.Duration, f func()) *time.Timer
 }
 
 // Main runs the command line of this process and ends it.
@@ -71,6 +75,12 @@ func Main(app App) {
 // settings, and for a question that a node does not answer 10 (ask again here), 11 (find the owner), 12 (ask another node)
 // or 13 (never). An absent key is an answer. Cancelling ctx is an interrupt.
 func Run(ctx context.Context, app App, p Process) int {
+	if p.now == nil {
+		p.now = time.Now
+	}
+	if p.after == nil {
+		p.after = time.AfterFunc
+	}
 	cmd, err := parse(app, p)
 	if err == nil && cmd != nil {
 		err = cmd.run(ctx)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -90,13 +88,9 @@ func (a asking) open() (*asker, error) {
 func (a asking) tls() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if a.CA != "" {
-		pem, err := os.ReadFile(a.CA)
-		if err != nil {
-			return nil, &UsageError{Detail: fmt.Sprintf("--ca %s cannot be read: %v", a.CA, err), Cause: err}
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, usagef("--ca %s holds no certificate in PEM form", a.CA)
+		var err error
+		if c.RootCAs, err = certificates("--ca", a.CA); err != nil {
+			return nil, err
 		}
 	}
 	if a.Cert+a.CertKey != "" {

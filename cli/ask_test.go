@@ -43,8 +43,12 @@ func (n *answering) Ask(_ context.Context, q query.Question) (*querypb.Reply, er
 		reply.Answer = &querypb.Reply_Value{Value: &querypb.Value{Present: slices.Contains(n.keys, string(q.Key)), Value: []byte("v-" + string(q.Key)), Timestamp: 7}}
 	case *querypb.Range:
 		page := &querypb.Page{}
-		for _, k := range n.keys {
-			if q.From != nil && k < string(q.From) || q.To != nil && (k > string(q.To) || k == string(q.To) && !q.ToInclusive) || q.Resume != nil && k <= string(q.Resume) {
+		keys := slices.Clone(n.keys)
+		if q.Reverse {
+			slices.Reverse(keys)
+		}
+		for _, k := range keys {
+			if q.From != nil && k < string(q.From) || q.To != nil && (k > string(q.To) || k == string(q.To) && !q.ToInclusive) || q.Resume != nil && (k == string(q.Resume) || k < string(q.Resume) != q.Reverse) {
 				continue
 			}
 			if page.More = len(page.Entries) == int(q.LimitEntries); page.More {
@@ -94,9 +98,10 @@ func TestVerbsAsk(t *testing.T) {
 		{[]string{"scan", "counts", "--from", "a", "--to", "a", "-o", "json"}, `{"key":"a","value":"v-a","timestamp":7,"partition":0}` + "\n"},
 		{[]string{"scan", "counts", "--from", "x"}, "KEY  VALUE  TIMESTAMP  PARTITION\n"},
 		{[]string{"scan", "counts", "--limit", "1", "-o", "json"}, `{"key":"..","value":"v-..","timestamp":7,"partition":0}` + "\n"},
-		{[]string{"stores"}, "STORE   KIND       KEYS    VALUES  PARTITIONS\ncounts  key-value  string  string  1\n"},
+		{[]string{"stores"}, "STORE   KIND       KEY  KEY CODEC  VALUE CODEC  PARTITIONS\ncounts  key-value  key  string     string       1\n"},
 		{[]string{"owners", "counts", "a"}, "PARTITION  OWNER    HERE  STATE    THREAD\n0          there:1  true  serving  RUNNING\n"},
 		{[]string{"owners", "counts"}, "PARTITION  OWNER    HERE  STATE    THREAD\n0          there:1  true  serving  RUNNING\n"},
+		{[]string{"scan", "counts", "--from", "b", "--reverse", "-o", "json"}, `{"key":"d","value":"v-d","timestamp":7,"partition":0}` + "\n" + `{"key":"b\tc","value":"v-b\tc","timestamp":7,"partition":0}` + "\n"},
 		{[]string{"owners", "counts", "-o", "json"}, `[{"store":"counts","partition":0,"owner":"there:1","here":true,"state":"serving","thread":"RUNNING"}]` + "\n"},
 	} {
 		if code, out, errs := askNode(t, addr, c.args...); code != 0 || out != c.want || errs != "" {
@@ -124,6 +129,25 @@ func TestScanReadsEveryPage(t *testing.T) {
 		}
 		if code != 0 || !slices.Equal(got, n.keys[:want]) {
 			t.Errorf("--limit %s: %d, %d entries: %s", limit, code, len(got), errs)
+		}
+	}
+}
+
+// What the node that is asked does with the partition of another one says nothing about it.
+func TestOwnersRows(t *testing.T) {
+	for _, c := range []struct {
+		l    location
+		want string
+	}{
+		{location{0, "me:1", true, "serving", "RUNNING"}, "0 me:1 true serving RUNNING"},
+		{location{1, "", true, "opening", "RUNNING"}, "1 me:1 true opening RUNNING"},
+		{location{2, "you:1", false, "revoked", "RUNNING"}, "2 you:1 false elsewhere -"},
+		{location{3, "you:1", false, "none", ""}, "3 you:1 false elsewhere -"},
+		{location{4, "", false, "revoked", "RUNNING"}, "4 (not known) false not here -"},
+		{location{5, "you:1", false, "standby", "RUNNING"}, "5 you:1 false standby RUNNING"},
+	} {
+		if got := strings.Join(c.l.row("me:1"), " "); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
 }

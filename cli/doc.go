@@ -6,9 +6,11 @@
 // is needed to try it: an embedded broker (unless --brokers names a cluster), topics, a state directory and, if the
 // application has a Demo, text to count.
 //
-// The others ask a node that runs elsewhere, at --addr, over HTTP: "get STORE KEY", "scan STORE" with --from, --to, --prefix
-// and --limit, "stores", and "owners STORE [KEY]". They print a table, or with -o json what the node answers (a scan: one
-// entry a line).
+// The others ask a node that runs elsewhere, at --addr, over HTTP: "get STORE KEY", "scan STORE" with --from, --to, --prefix,
+// --reverse and --limit, "stores", and "owners STORE [KEY]". Of a window store "get STORE key@start" is one window, and "get
+// STORE key" with --at, --since and --until those of a key; of a session store it is key@start..end, and the sessions of a key
+// that touch the time between --since and --until. They print a table, whose columns are those of its first thousand
+// entries, or with -o json what the node answers (entries: one a line).
 //
 // What a caller may rely on:
 //
@@ -21,13 +23,16 @@
 //     is an answer.
 //  3. With --once, standard output gets the result and nothing else. What a person should know meanwhile goes to standard
 //     error; without --once it is what the verb is for and goes to standard output. The log goes to standard error.
-//  4. The first interrupt (Ctrl-C) commits, leaves the group, closes the stores and ends. A second one gives up waiting
-//     and says what was abandoned; a temporary state directory stays then, and is named. A termination signal (SIGTERM) does the same as the first interrupt but stays in the
-//     group, so that a process that is started again is back without a rebalance; --leave leaves.
+//  4. The first interrupt (Ctrl-C) commits, leaves the group, closes the stores and ends. A second one, a quarter of a
+//     second later or more, gives up waiting and says what was abandoned; a temporary state directory stays then, and is
+//     named. A termination signal (SIGTERM) does the same as the first interrupt but stays in the group, so that a process
+//     that is started again is back without a rebalance; --leave leaves.
 //  5. "dev" feeds each line once. Processes of one application claim the feeding in the topic <app>-feed-claims, whose order
 //     decides; a claimant that has died is followed by its own restart at once, and by others after the session time-out.
 //     A count with --once and without --app deletes the topics that it made on a cluster; its group, which has no member
 //     and no offset left then, is removed by the broker.
 //  6. A state directory is made with mode 0700. One that exists keeps its mode, and is told of if others may read it.
-//  7. Run never ends the process and handles no signals by itself; Main does both.
+//  7. --remote opens an address for other processes, which is what the other nodes name as the owner. On anything but
+//     loopback it needs --remote-token, or certificates by which callers are known.
+//  8. Run never ends the process and handles no signals by itself; Main does both.
 package cli

@@ -38,6 +38,7 @@ type settings struct {
 	Leave           bool          `help:"Leave the group on SIGTERM too, as on Ctrl-C, so that others take over at once."`
 	LogLevel        slog.Level    `help:"Least level that is logged: debug, info, warn or error." default:"warn"`
 	LogFormat       string        `help:"Form of the log: text or json." enum:"text,json" default:"text"`
+	remoteSettings
 }
 
 type devCmd struct {
@@ -124,7 +125,7 @@ func (c *command) check() error {
 }
 
 func (c *command) run(ctx context.Context) error {
-	halt := newHalt(ctx, c.proc.Signals, c.Leave)
+	halt := newHalt(ctx, c.proc.Signals, c.Leave, c.proc.now)
 	defer halt.close()
 	s := &session{command: c, halt: halt, world: c.proc.world}
 	if s.world == nil {

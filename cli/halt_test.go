@@ -5,25 +5,31 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func TestHalt(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		signals   []os.Signal
+		apart     time.Duration
 		always    bool
 		leave     bool
 		abandoned bool
 	}{
-		{"an interrupt leaves", []os.Signal{os.Interrupt}, false, true, false},
-		{"a termination stays", []os.Signal{syscall.SIGTERM}, false, false, false},
-		{"a termination leaves if asked to", []os.Signal{syscall.SIGTERM}, true, true, false},
-		{"the second interrupt gives up", []os.Signal{os.Interrupt, os.Interrupt}, false, true, true},
-		{"the second signal does not change what the first one meant", []os.Signal{syscall.SIGTERM, os.Interrupt}, false, false, true},
+		{"an interrupt leaves", []os.Signal{os.Interrupt}, 0, false, true, false},
+		{"a termination stays", []os.Signal{syscall.SIGTERM}, 0, false, false, false},
+		{"a termination leaves if asked to", []os.Signal{syscall.SIGTERM}, 0, true, true, false},
+		{"the second interrupt gives up", []os.Signal{os.Interrupt, os.Interrupt}, echo, false, true, true},
+		{"the second signal does not change what the first one meant", []os.Signal{syscall.SIGTERM, os.Interrupt}, echo, false, false, true},
+		{"two at the same moment are one", []os.Signal{syscall.SIGTERM, os.Interrupt}, 0, false, false, false},
+		{"and so are two that are a little apart", []os.Signal{os.Interrupt, os.Interrupt}, echo - 1, false, true, false},
+		{"a third one gives up", []os.Signal{os.Interrupt, os.Interrupt, os.Interrupt}, echo / 2, false, true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			signals := make(chan os.Signal)
-			h := newHalt(t.Context(), signals, c.always)
+			now := time.Unix(0, 0)
+			h := newHalt(t.Context(), signals, c.always, func() time.Time { now = now.Add(c.apart); return now })
 			defer h.close()
 			if h.stopping.Err() != nil {
 				t.Fatal("stopping before any signal")
@@ -44,7 +50,7 @@ func TestHalt(t *testing.T) {
 
 func TestHaltOfACancelledCallerWaitsForTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	h := newHalt(ctx, nil, false)
+	h := newHalt(ctx, nil, false, time.Now)
 	defer h.close()
 	cancel()
 	<-h.stopping.Done()

@@ -28,7 +28,8 @@ func (c *command) checkNames() error {
 			return usagef("--listen %q is no address; give host:port, such as 127.0.0.1:8080", c.Listen)
 		}
 	}
-	return nil
+	_, err := c.remoteSettings.options()
+	return err
 }
 
 // appID is the application's id: the one asked for, a fresh one for a single count, or the application's own.

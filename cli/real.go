@@ -55,7 +55,11 @@ func (real) Node(appID string, t *topology.Topology, s nodeSettings) (node, erro
 	if s.Guarantee == millrace.AtLeastOnce.String() {
 		guarantee = millrace.AtLeastOnce
 	}
-	n, err := millrace.New(appID, t, millrace.WithGuarantee(guarantee),
+	remotes, err := s.remoteSettings.options()
+	if err != nil {
+		return nil, err
+	}
+	n, err := millrace.New(appID, t, millrace.WithGuarantee(guarantee), millrace.WithRemote(s.Remote, remotes...),
 		millrace.WithBrokers(s.brokers...), millrace.WithStateDir(s.stateDir), millrace.WithThreads(s.Threads), millrace.WithLogger(s.logger),
 		millrace.WithCommitInterval(s.CommitInterval), millrace.WithEndpoint(s.endpoint), millrace.WithStartTimeout(s.StartTimeout),
 		millrace.WithShutdownTimeout(s.ShutdownTimeout), millrace.WithSessionTimeout(s.SessionTimeout))

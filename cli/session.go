@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/topology"
@@ -74,6 +75,9 @@ func (s *session) openTopology() error {
 	return nil
 }
 
+// trying is after how long without a broker a person is told that it is being tried.
+const trying = 2 * time.Second
+
 func (s *session) openCluster() error {
 	s.brokers = s.Brokers
 	if len(s.brokers) == 0 {
@@ -87,7 +91,11 @@ func (s *session) openCluster() error {
 	}
 	ctx, cancel := context.WithTimeout(s.halt.stopping, s.StartTimeout)
 	defer cancel()
+	patient := s.proc.after(trying, func() {
+		s.say.warn("No broker of %s answers yet; trying for %s (--start-timeout).", strings.Join(s.brokers, ","), s.StartTimeout)
+	})
 	c, err := s.world.Connect(ctx, s.brokers)
+	patient.Stop()
 	if s.halt.stopping.Err() != nil {
 		return errors.Join(errInterrupted)
 	}
@@ -152,8 +160,11 @@ func (s *session) openNode() error {
 		return err
 	}
 	s.closing(func() error { return ignoreClosed(s.listener.Close()) })
-	s.node, err = s.world.Node(s.id, s.topology, nodeSettings{settings: s.settings, brokers: s.brokers, stateDir: dir,
-		endpoint: s.listener.Addr().String(), logger: s.logger()})
+	endpoint := ""
+	if s.Remote == "" { // others are told the address that is for them
+		endpoint = s.listener.Addr().String()
+	}
+	s.node, err = s.world.Node(s.id, s.topology, nodeSettings{settings: s.settings, brokers: s.brokers, stateDir: dir, endpoint: endpoint, logger: s.logger()})
 	if err != nil {
 		return &UsageError{Detail: err.Error(), Cause: err}
 	}

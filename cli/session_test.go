@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/record"
@@ -41,6 +42,7 @@ type fakeWorld struct {
 	unready  error
 	// hang keeps Shutdown from ending before its context does.
 	hang    bool
+	remote  string
 	runErr  error
 	ownsAll []bool // answers of OwnsAll, one after the other; the last one stays
 	counted []count
@@ -137,6 +139,7 @@ func (n fakeNode) Threads() []lifecycle.ThreadStatus {
 	return []lifecycle.ThreadStatus{{Name: "thread-1", State: lifecycle.ThreadPendingShutdown}}
 }
 func (n fakeNode) Handler() http.Handler { return http.NotFoundHandler() }
+func (n fakeNode) RemoteAddress() string { return n.remote }
 func (n fakeNode) Watch(ctx context.Context) iter.Seq[stateChange] {
 	return func(func(stateChange) bool) { <-ctx.Done() }
 }
@@ -171,6 +174,15 @@ type outcome struct {
 	out, err string
 }
 
+// seconds is a clock that is a second later whenever it is looked at.
+func seconds() func() time.Time {
+	now := time.Unix(0, 0)
+	return func() time.Time {
+		now = now.Add(time.Second)
+		return now
+	}
+}
+
 // runFake runs the command line on w; when is what standard output must hold before the signals are sent.
 func runFake(t *testing.T, w *fakeWorld, when string, signals []os.Signal, args ...string) outcome {
 	t.Helper()
@@ -182,7 +194,7 @@ func runFake(t *testing.T, w *fakeWorld, when string, signals []os.Signal, args 
 	}
 	out, errs := &seen{text: when, found: send}, &bytes.Buffer{}
 	args = append(args, "--listen", "127.0.0.1:0")
-	code := Run(t.Context(), testApp(), Process{Args: args, Environ: func() []string { return nil }, In: strings.NewReader("one\n"), Out: out, Err: errs, Signals: c, world: w})
+	code := Run(t.Context(), testApp(), Process{Args: args, Environ: func() []string { return nil }, In: strings.NewReader("one\n"), Out: out, Err: errs, Signals: c, world: w, now: seconds()})
 	return outcome{code, out.String(), errs.String()}
 }
 
@@ -381,5 +393,23 @@ func TestMistakes(t *testing.T) {
 		if code != 2 || out.Len() > 0 || strings.Count(line, "\n") != 1 || !strings.HasPrefix(line, "millrace: ") || !strings.Contains(line, c.want) {
 			t.Errorf("%s: code %d, %q %q, want %q", c.args, code, out.String(), line, c.want)
 		}
+	}
+}
+
+// Nobody waits for a broker in silence.
+func TestWaitingForABrokerIsTold(t *testing.T) {
+	w := newWorld()
+	w.unready = errors.New("nobody is there")
+	var errs bytes.Buffer
+	waited := time.Duration(0)
+	code := Run(t.Context(), testApp(), Process{Args: []string{"run", "--brokers", "127.0.0.1:1", "--start-timeout", "7s"}, Environ: func() []string { return nil },
+		Out: &bytes.Buffer{}, Err: &errs, world: w, after: func(d time.Duration, f func()) *time.Timer {
+			waited = d
+			f()
+			return time.NewTimer(time.Hour)
+		}})
+	lines := strings.Split(errs.String(), "\n")
+	if code != exitFailure || waited != 2*time.Second || lines[0] != "No broker of 127.0.0.1:1 answers yet; trying for 7s (--start-timeout)." || !strings.Contains(lines[1], "no broker of 127.0.0.1:1 answers within 7s") {
+		t.Errorf("%d after %s: %s", code, waited, errs.String())
 	}
 }

@@ -87,6 +87,9 @@ func (t *talk) where(s *session) {
 		t.ln("Ask for a count:  curl %s/stores/%s/keys/%s", base, url.PathEscape(s.app.Demo.Counts.StoreName()), url.PathEscape(s.app.Demo.Key))
 	}
 	t.ln("Health:           curl %s/readyz", base)
+	if remote := s.node.RemoteAddress(); remote != "" {
+		t.ln("Other processes:  %s", remote)
+	}
 	t.ln("Ctrl-C ends it.")
 }
 

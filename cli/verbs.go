@@ -3,29 +3,11 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/url"
 	"strconv"
 	"strings"
-	"text/tabwriter"
-	"unicode"
 )
-
-type getCmd struct {
-	asking
-	Store string `arg:"" help:"Store."`
-	Key   string `arg:"" help:"Key, in its text form."`
-}
-
-type scanCmd struct {
-	asking
-	Store  string  `arg:"" help:"Store."`
-	From   *string `help:"First key." placeholder:"KEY"`
-	To     *string `help:"Last key." placeholder:"KEY"`
-	Prefix *string `help:"What keys begin with." placeholder:"TEXT"`
-	Limit  int     `help:"Most entries to print; 0 prints all." default:"100"`
-}
 
 type storesCmd struct {
 	asking
@@ -80,107 +62,8 @@ func (g *grammar) asks(verb string, out io.Writer) *question {
 	return nil
 }
 
-// entry is a key as the node tells it.
-type entry struct {
-	Found     bool    `json:"found"`
-	Key       string  `json:"key"`
-	Value     *string `json:"value"`
-	Timestamp int64   `json:"timestamp"`
-	Partition int32   `json:"partition"`
-}
-
-func (c *getCmd) ask(ctx context.Context, a *asker, p *printer) error {
-	body, err := a.get(ctx, "/stores/"+escape(c.Store)+"/keys/"+escape(c.Key))
-	if err != nil || p.raw(body) {
-		return err
-	}
-	var e entry
-	if err := understand(body, &e); err != nil {
-		return err
-	}
-	if !e.Found {
-		return p.table([]string{"KEY", "VALUE", "PARTITION"}, [][]string{{e.Key, "(absent)", number(int64(e.Partition))}})
-	}
-	return p.table(entryColumns, [][]string{e.row()})
-}
-
 // escape makes one part of a path. Dots too, because a part of one or two of them means something else.
 func escape(s string) string { return strings.ReplaceAll(url.PathEscape(s), ".", "%2E") }
-
-var entryColumns = []string{"KEY", "VALUE", "TIMESTAMP", "PARTITION"}
-
-func (e entry) row() []string {
-	value := ""
-	if e.Value != nil {
-		value = *e.Value
-	}
-	return []string{e.Key, value, number(e.Timestamp), number(int64(e.Partition))}
-}
-
-func number(n int64) string { return strconv.FormatInt(n, 10) }
-
-// path is the first page.
-func (c *scanCmd) path() (string, error) {
-	if c.Limit < 0 {
-		return "", usagef("--limit %d is below zero; give a number of entries, or 0 for all", c.Limit)
-	}
-	if c.Prefix != nil && (c.From != nil || c.To != nil) {
-		return "", usagef("--prefix and --from or --to do not go together; give one of them")
-	}
-	values, kind := url.Values{}, "all"
-	for name, bound := range map[string]*string{"from": c.From, "to": c.To, "prefix": c.Prefix} {
-		if bound != nil {
-			values.Set(name, *bound)
-			kind = "range"
-		}
-	}
-	if c.Prefix != nil {
-		kind = "prefix"
-	}
-	values.Set("limit", number(int64(pageOf(c.Limit))))
-	return "/stores/" + escape(c.Store) + "/" + kind + "?" + values.Encode(), nil
-}
-
-// pageOf is how many entries to ask for at a time.
-func pageOf(limit int) int {
-	const page = 1000
-	if limit == 0 {
-		return page
-	}
-	return min(limit, page)
-}
-
-// ask prints page after page. What was printed stays printed if a later page fails.
-func (c *scanCmd) ask(ctx context.Context, a *asker, p *printer) error {
-	path, err := c.path()
-	if err != nil {
-		return err
-	}
-	for printed := 0; path != ""; {
-		body, err := a.get(ctx, path)
-		if err != nil {
-			return err
-		}
-		var page struct {
-			Entries []json.RawMessage `json:"entries"`
-			Next    string            `json:"next"`
-		}
-		if err := understand(body, &page); err != nil {
-			return err
-		}
-		if c.Limit > 0 && len(page.Entries) > c.Limit-printed {
-			page.Entries = page.Entries[:c.Limit-printed]
-		}
-		if err := p.entries(page.Entries, printed == 0); err != nil {
-			return err
-		}
-		printed += len(page.Entries)
-		if path = page.Next; c.Limit > 0 && printed == c.Limit {
-			return nil
-		}
-	}
-	return nil
-}
 
 func (c *storesCmd) ask(ctx context.Context, a *asker, p *printer) error {
 	body, err := a.get(ctx, "/stores")
@@ -190,6 +73,7 @@ func (c *storesCmd) ask(ctx context.Context, a *asker, p *printer) error {
 	var stores []struct {
 		Name       string `json:"name"`
 		Kind       string `json:"kind"`
+		KeyText    string `json:"key_text"`
 		KeyCodec   string `json:"key_codec"`
 		ValueCodec string `json:"value_codec"`
 		Partitions int64  `json:"partitions"`
@@ -199,9 +83,18 @@ func (c *storesCmd) ask(ctx context.Context, a *asker, p *printer) error {
 	}
 	var rows [][]string
 	for _, s := range stores {
-		rows = append(rows, []string{s.Name, s.Kind, s.KeyCodec, s.ValueCodec, number(s.Partitions)})
+		rows = append(rows, []string{s.Name, s.Kind, s.KeyText, s.KeyCodec, s.ValueCodec, number(s.Partitions)})
 	}
-	return p.table([]string{"STORE", "KIND", "KEYS", "VALUES", "PARTITIONS"}, rows)
+	return p.table([]string{"STORE", "KIND", "KEY", "KEY CODEC", "VALUE CODEC", "PARTITIONS"}, rows)
+}
+
+// location is who has a partition, as the node that was asked knows it.
+type location struct {
+	Partition int64  `json:"partition"`
+	Owner     string `json:"owner"`
+	Here      bool   `json:"here"`
+	State     string `json:"state"`
+	Thread    string `json:"thread"`
 }
 
 func (c *ownersCmd) ask(ctx context.Context, a *asker, p *printer) error {
@@ -213,13 +106,6 @@ func (c *ownersCmd) ask(ctx context.Context, a *asker, p *printer) error {
 	if err != nil || p.raw(body) {
 		return err
 	}
-	type location struct {
-		Partition int64  `json:"partition"`
-		Owner     string `json:"owner"`
-		Here      bool   `json:"here"`
-		State     string `json:"state"`
-		Thread    string `json:"thread"`
-	}
 	var all []location
 	if c.keyed {
 		all = make([]location, 1)
@@ -227,14 +113,30 @@ func (c *ownersCmd) ask(ctx context.Context, a *asker, p *printer) error {
 	} else {
 		err = understand(body, &all)
 	}
-	var rows [][]string
-	for _, l := range all {
-		rows = append(rows, []string{number(l.Partition), l.Owner, strconv.FormatBool(l.Here), l.State, l.Thread})
-	}
 	if err != nil {
 		return err
 	}
+	var rows [][]string
+	for _, l := range all {
+		rows = append(rows, l.row(a.address))
+	}
 	return p.table([]string{"PARTITION", "OWNER", "HERE", "STATE", "THREAD"}, rows)
+}
+
+// row is the location as columns. What the node that was asked does with a partition of another one, nothing or nothing any
+// more, says nothing about the partition.
+func (l location) row(asked string) []string {
+	owner, state, thread := l.Owner, l.State, l.Thread
+	switch {
+	case l.Here && owner == "":
+		owner = asked
+	case !l.Here && state != "standby":
+		state, thread = "elsewhere", "-"
+		if owner == "" {
+			owner, state = "(not known)", "not here"
+		}
+	}
+	return []string{number(l.Partition), owner, strconv.FormatBool(l.Here), state, thread}
 }
 
 func understand(body []byte, into any) error {
@@ -242,56 +144,4 @@ func understand(body []byte, into any) error {
 		return failf(err, "the answer is not as a Millrace node of this release gives it")
 	}
 	return nil
-}
-
-// printer prints answers: JSON as the node gives it, one value a line, or a table.
-type printer struct {
-	out  io.Writer
-	json bool
-}
-
-// raw prints an answer as it is, if that was asked for.
-func (p *printer) raw(body []byte) bool {
-	if p.json {
-		fmt.Fprintf(p.out, "%s\n", body)
-	}
-	return p.json
-}
-
-func (p *printer) entries(list []json.RawMessage, first bool) error {
-	var rows [][]string
-	for _, raw := range list {
-		if p.raw(raw) {
-			continue
-		}
-		var e entry
-		if err := understand(raw, &e); err != nil {
-			return err
-		}
-		rows = append(rows, e.row())
-	}
-	switch {
-	case p.json:
-		return nil
-	case first:
-		return p.table(entryColumns, rows)
-	}
-	return p.table(nil, rows)
-}
-
-// table prints columns. Each page of a scan is aligned by itself.
-func (p *printer) table(columns []string, rows [][]string) error {
-	w := tabwriter.NewWriter(p.out, 0, 8, 2, ' ', 0)
-	if columns != nil {
-		fmt.Fprintln(w, strings.Join(columns, "\t"))
-	}
-	for _, row := range rows {
-		for i, cell := range row {
-			if strings.ContainsFunc(cell, unicode.IsControl) {
-				row[i] = strconv.Quote(cell)
-			}
-		}
-		fmt.Fprintln(w, strings.Join(row, "\t"))
-	}
-	return w.Flush()
 }

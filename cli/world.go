@@ -73,6 +73,8 @@ type node interface {
 	Threads() []lifecycle.ThreadStatus
 	Watch(ctx context.Context) iter.Seq[stateChange]
 	Handler() http.Handler
+	// RemoteAddress is the address for other processes; empty if there is none.
+	RemoteAddress() string
 	// Counts yields every word and its count from every partition of the store, by asking the store actors. A failure is
 	// the last thing that is yielded.
 	Counts(ctx context.Context, store topology.KeyValueStore[string, int64]) iter.Seq2[count, error]

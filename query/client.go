@@ -78,8 +78,8 @@ func (b *binding[K, V]) partitions(ctx context.Context) (int32, error) {
 	if err == nil || errors.Is(err, ErrUnknownStateStore) || errors.Is(err, ErrDeadlineExceeded) {
 		return n, err
 	}
-	if _, asked := b.ask(ctx, &querypb.Open{About: b.about(ctx, 0)}); asked != nil {
-		return 0, asked
+	if _, asked := b.ask(ctx, &querypb.Open{About: b.about(ctx, b.anyPartition())}); asked != nil {
+		return 0, b.ofNoPartition(asked)
 	}
 	n, err = b.client.Partitions(ctx, name) // it has become known meanwhile
 	if err != nil {
@@ -91,15 +91,30 @@ func (b *binding[K, V]) partitions(ctx context.Context) (int32, error) {
 // mistake is the failure of a question that is not sent, because the asker itself sees what is wrong: StateStoreTypeMismatch
 // or InvalidQuery. An unknown store, or one of another type, is worse, and the node says more about it.
 func (b *binding[K, V]) mistake(ctx context.Context, f *Failure) error {
-	p := int32(0)
-	if b.opts.partition != nil {
-		p = *b.opts.partition
-	}
-	_, err := b.ask(ctx, &querypb.Open{About: b.about(ctx, p)})
+	_, err := b.ask(ctx, &querypb.Open{About: b.about(ctx, b.anyPartition())})
 	if worse := (*Failure)(nil); errors.As(err, &worse) && worse.Kind <= StateStoreTypeMismatch {
-		return worse
+		return b.ofNoPartition(worse)
 	}
 	return f
+}
+
+// anyPartition is whom to ask about the store as a whole.
+func (b *binding[K, V]) anyPartition() int32 {
+	if b.opts.partition != nil {
+		return *b.opts.partition
+	}
+	return 0
+}
+
+// ofNoPartition takes the partition out of the failure of a question that was not about one: the caller has named none.
+func (b *binding[K, V]) ofNoPartition(err error) error {
+	f := (*Failure)(nil)
+	if b.opts.partition != nil || !errors.As(err, &f) {
+		return err
+	}
+	c := *f
+	c.Partition = NoPartition
+	return &c
 }
 
 // home is the partition that a key belongs to.
@@ -256,13 +271,14 @@ func present(b []byte) []byte {
 	return b
 }
 
-// Get reads one key: it acquires the store and reads in one message. An absent key is not an error; found is false. The
+// Get reads one key of a key-value store: it acquires the store and reads in one message. An absent key is not an error; found is false. The
 // error is a *Failure.
 func Get[K, V any](ctx context.Context, c Client, h Handle[K, V], key K, opts ...Option) (value V, found bool, err error) {
 	return bind(c, h, opts).get(ctx, key)
 }
 
-// Count is the number of entries in all partitions, or with Approximate an estimate of it. The error is a *Failure, of the
+// Count is the number of entries in all partitions, or with Approximate an estimate of it; those of a window or session store
+// are its windows or sessions that have not expired. The error is a *Failure, of the
 // first partition that fails.
 func Count[K, V any](ctx context.Context, c Client, h Handle[K, V], opts ...Option) (int64, error) {
 	return bind(c, h, opts).count(ctx)

@@ -117,7 +117,7 @@ var kinds = [...]kindInfo{
 	UnknownStateStore: {"UnknownStateStore", ErrUnknownStateStore, Never, 0,
 		"the topology has no such store", "check the name"},
 	StateStoreTypeMismatch: {"StateStoreTypeMismatch", ErrStateStoreTypeMismatch, Never, 0,
-		"the store is not of the type that was asked for", "use the handle that the topology declares"},
+		"the store is not of the type that was asked for", "read it as what the topology declares it to be"},
 	InvalidQuery: {"InvalidQuery", ErrInvalidQuery, Never, 0,
 		"the question is not valid", "correct it"},
 	IteratorClosed: {"IteratorClosed", ErrIteratorClosed, Never, 0,

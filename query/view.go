@@ -11,7 +11,8 @@ import (
 // View is a typed handle that is bound to the stores that were open when Open returned: the draft's store() and
 // setStreams() in one. Its reads fail with StateStoreMigrated when a partition has been opened anew or has moved, and
 // with StateStoreNotAvailable when the node has stopped: Open again, at the failure's Owner or at another node. A View
-// may be used from any goroutine and needs no closing.
+// may be used from any goroutine and needs no closing. One of a window or session store is read by Fetch and the methods
+// beside it.
 type View[K, V any] struct{ binding[K, V] }
 
 // Open checks the store's name, kind and codecs and that the node runs, and takes the lease of each partition that can

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -234,4 +235,46 @@ func ExampleFetchRange() {
 	// b 0-60000: 0
 	// b 60000-120000: 1
 	// b 120000-180000: 2
+}
+
+// A window store that is read as a key-value store is told by what it is read, in one sentence.
+func TestAWindowHandleIsToldWhatReadsIt(t *testing.T) {
+	m := newMemory(1, 9)
+	_, _, err1 := query.Get(t.Context(), m, perMinute, "a")
+	_, err2 := query.GetMany(t.Context(), m, perMinute, []string{"a"})
+	const want = `query: StateStoreTypeMismatch: store "per-minute": the store is not of the type that was asked for (the handle is of a store of kind window; Fetch and the functions beside it read its windows): read it as what the topology declares it to be`
+	for _, err := range []error{err1, err2} {
+		if !errors.Is(err, query.ErrStateStoreTypeMismatch) || err.Error() != strings.Replace(want, "per-minute", perMinute.StoreName(), 1) {
+			t.Error(err)
+		}
+	}
+	if n, err := query.Count(t.Context(), m, perMinute); n != 0 || err != nil {
+		t.Error(n, err)
+	}
+	if _, err := query.Open(t.Context(), m, perMinute); err != nil {
+		t.Error(err)
+	}
+}
+
+// counting is a client that does not know yet how many partitions there are.
+type counting struct{ *memory }
+
+func (counting) Partitions(_ context.Context, store string) (int32, error) {
+	return 0, query.New(query.StreamThreadNotStarted, store, query.NoPartition)
+}
+
+// A caller that has named no partition is told of none while nobody knows how many there are.
+func TestNoPartitionIsNamedBeforeThereAreAny(t *testing.T) {
+	m := newMemory(1, 9)
+	m.before = func(q query.Question) *query.Failure {
+		return query.New(query.StreamThreadNotStarted, "counts", q.GetAbout().GetPartition())
+	}
+	_, _, err1 := query.Get(t.Context(), counting{m}, counts, "a")
+	_, err2 := query.Open(t.Context(), counting{m}, counts)
+	_, _, err3 := query.Get(t.Context(), counting{m}, counts, "a", query.Partition(3))
+	for i, want := range []int32{query.NoPartition, query.NoPartition, 3} {
+		if f := (*query.Failure)(nil); !errors.As([]error{err1, err2, err3}[i], &f) || f.Partition != want || f.Kind != query.StreamThreadNotStarted {
+			t.Errorf("%d: %v", i, f)
+		}
+	}
 }

@@ -74,15 +74,15 @@ func (b *binding[K, V]) wants(ctx context.Context, kind string) error {
 func (b *binding[K, V]) wantsKeys(ctx context.Context) error {
 	switch b.handle.StoreKind() {
 	case windowKind:
-		return b.otherKind(ctx, "its windows are read by Fetch and the functions beside it")
+		return b.otherKind(ctx, "Fetch and the functions beside it read its windows")
 	case sessionKind:
-		return b.otherKind(ctx, "its sessions are read by FetchSessions and the functions beside it")
+		return b.otherKind(ctx, "FetchSessions and the functions beside it read its sessions")
 	}
 	return nil
 }
 
 func (b *binding[K, V]) otherKind(ctx context.Context, detail string) error {
 	f := New(StateStoreTypeMismatch, b.handle.StoreName(), NoPartition)
-	f.Detail = fmt.Sprintf("the kind of the handle is %q: %s", b.handle.StoreKind(), detail)
+	f.Detail = fmt.Sprintf("the handle is of a store of kind %s; %s", b.handle.StoreKind(), detail)
 	return b.mistake(ctx, f)
 }

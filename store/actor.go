@@ -16,7 +16,7 @@ type storeActor struct {
 	state *TaskState
 	store int
 	spec  *StoreSpec
-	// seen and position are the last view that was answered with and its wire form.
+	// seen and position are the last view that was answered with and its wire form; no answer goes back behind it.
 	seen     *view
 	position []*querypb.Position
 	counting *counting
@@ -37,7 +37,8 @@ func NewActorProps(t *TaskState, store int, opts ...actor.PropsOption) *actor.Pr
 	r.refuse = produce().(*storeActor).refuse
 	unbounded := actor.Unbounded()
 	own := []actor.PropsOption{actor.WithMailbox(func() actor.Mailbox { return &draining{unbounded(), r} })}
-	return actor.PropsFromProducer(produce, append(own, opts...)...)
+	opts = append(append(own, opts...), actor.WithDispatcher(&steady{ended: r.closed.Load}))
+	return actor.PropsFromProducer(produce, opts...)
 }
 
 // refuse is the answer to a question that comes too late.
@@ -103,8 +104,19 @@ func (a *storeActor) send(ctx actor.Context, sender *actor.PID, q question, repl
 	}
 }
 
+// answer reads what is asked for. The reply's position is that of what was read.
 func (a *storeActor) answer(q question) (*querypb.Reply, error) {
 	reply := a.reply()
+	v, err := a.read(q, reply)
+	if err != nil {
+		return nil, err
+	}
+	reply.Position = a.wire(v)
+	return reply, nil
+}
+
+// read puts the answer into the reply, and gives the view that it is of.
+func (a *storeActor) read(q question, reply *querypb.Reply) (v *view, err error) {
 	switch q := q.(type) {
 	case *querypb.Open:
 		if err := a.state.enter(a.store); err != nil {
@@ -112,28 +124,23 @@ func (a *storeActor) answer(q question) (*querypb.Reply, error) {
 		}
 		a.state.engine.lease.release()
 		reply.Answer = &querypb.Reply_Lease{Lease: &querypb.Lease{Kind: a.spec.Kind, KeyCodec: a.spec.KeyCodec, ValueCodec: a.spec.ValueCodec}}
+		return a.latest(), nil
 	case *querypb.Get:
-		value, err := a.get(q.Key)
-		if err != nil {
-			return nil, err
-		}
+		var value *querypb.Value
+		value, v, err = a.state.getOne(a.store, q.Key)
 		reply.Answer = &querypb.Reply_Value{Value: value}
 	case *querypb.GetMany:
-		values, err := a.getMany(q.Keys)
-		if err != nil {
-			return nil, err
-		}
+		var values []*querypb.Value
+		values, v, err = a.state.getMany(a.store, q.Keys, query.MaxValuesBytes)
 		reply.Answer = &querypb.Reply_Values{Values: &querypb.Values{Values: values}}
 	case *querypb.Range:
-		page, err := a.page(q)
-		if err != nil {
-			return nil, err
-		}
+		var page *querypb.Page
+		page, v, err = a.page(q)
 		reply.Answer = &querypb.Reply_Page{Page: page}
 	default:
 		return nil, a.invalid(fmt.Sprintf("%T is not a question that a store answers", q))
 	}
-	return reply, nil
+	return v, err
 }
 
 // check refuses what must not be answered: a question to another store, with other codecs, or too late.
@@ -194,14 +201,25 @@ func (a *storeActor) failure(f *query.Failure, position []*querypb.Position) *qu
 	return reply
 }
 
-// reply begins a reply. It takes the position before the data is read, so the data is at least as new.
+// reply begins a reply.
 func (a *storeActor) reply() *querypb.Reply {
-	return &querypb.Reply{Store: a.spec.Name, Partition: a.state.spec.Partition, Position: a.reached()}
+	return &querypb.Reply{Store: a.spec.Name, Partition: a.state.spec.Partition}
 }
 
-// reached is the wire form of the position that is published now. It is made once for each.
-func (a *storeActor) reached() []*querypb.Position {
-	if v := a.state.view.Load(); v != a.seen {
+// latest is the last view that is known. A read can be of one that is about to be published.
+func (a *storeActor) latest() *view {
+	if v := a.state.view.Load(); a.seen == nil || v.commit >= a.seen.commit {
+		return v
+	}
+	return a.seen
+}
+
+// reached is the wire form of the last position that is known.
+func (a *storeActor) reached() []*querypb.Position { return a.wire(a.latest()) }
+
+// wire is the wire form of a view's position. It is made once for each.
+func (a *storeActor) wire(v *view) []*querypb.Position {
+	if v != a.seen {
 		a.seen, a.position = v, query.ToPositions(v.position)
 	}
 	return a.position

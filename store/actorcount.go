@@ -20,33 +20,35 @@ func (a *storeActor) count(root *actor.RootContext, sender *actor.PID, q *queryp
 	if !a.counting.busy.CompareAndSwap(false, true) {
 		return query.New(query.Overloaded, a.spec.Name, a.state.spec.Partition)
 	}
-	reply, busy := a.reply(), a.counting
-	reply.Epoch = q.GetAbout().GetEpoch()
+	busy := a.counting
 	now := time.Now()
 	until := now.Add(query.CountTime)
 	if at, ok := query.Deadline(q, now); ok && at.Before(until) {
 		until = at
 	}
-	c := counter{state: a.state, store: a.store, until: until, approximate: q.Approximate, estimateAt: now.Add(query.ApproximateTime)}
+	c := counter{state: a.state, view: a.state.view.Load(), store: a.store, until: until, approximate: q.Approximate, estimateAt: now.Add(query.ApproximateTime)}
 	go func() {
 		err := caught("count", c.run)
 		busy.busy.Store(false)
-		reply.Answer = &querypb.Reply_Count{Count: &querypb.CountReply{Entries: c.entries, Approximate: c.estimated}}
+		if sender == nil {
+			return
+		}
+		reply, position := a.reply(), query.ToPositions(c.view.position)
+		reply.Answer, reply.Position = &querypb.Reply_Count{Count: &querypb.CountReply{Entries: c.entries, Approximate: c.estimated}}, position
 		if err != nil {
-			position := reply.Position
 			reply = a.failure(a.classify(err), position)
-			reply.Epoch = q.GetAbout().GetEpoch()
 		}
-		if sender != nil {
-			root.Send(sender, reply)
-		}
+		reply.Epoch = q.GetAbout().GetEpoch()
+		root.Send(sender, reply)
 	}()
 	return nil
 }
 
 // counter counts the entries of a store. It touches nothing of the actor that changes.
 type counter struct {
-	state       *TaskState
+	state *TaskState
+	// view is the one whose entries it counts; before that it is the present one.
+	view        *view
 	store       int
 	until       time.Time
 	approximate bool
@@ -59,8 +61,9 @@ type counter struct {
 // run counts exactly, or estimates once it has read for long enough.
 func (c *counter) run() error {
 	var outcome error
-	spec, live, looked := &c.state.spec.Stores[c.store], c.state.LiveFrom(c.store), 0
-	err := c.state.walk(c.store, span{}, func(key, _ []byte, _ int64) bool {
+	spec, live, looked := &c.state.spec.Stores[c.store], int64(0), 0
+	everything := func(from int64) span { live = from; return span{} }
+	v, err := c.state.walk(c.store, everything, func(key, _ []byte, _ int64) bool {
 		if !spec.expired(key, live) {
 			c.entries++
 		}
@@ -77,6 +80,9 @@ func (c *counter) run() error {
 		}
 		return true
 	})
+	if err == nil {
+		c.view = v
+	}
 	return errors.Join(err, outcome)
 }
 

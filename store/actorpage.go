@@ -24,18 +24,17 @@ type pager struct {
 
 // page reads one page of a scan. Whether there is more is known, not guessed: the scan is at an entry that did not fit, or
 // its time was over among windows that were not asked for.
-func (a *storeActor) page(q *querypb.Range) (*querypb.Page, error) {
+func (a *storeActor) page(q *querypb.Range) (*querypb.Page, *view, error) {
 	p := &pager{
-		chosen:  choose(a.spec, q.Windows, a.state.LiveFrom(a.store)),
 		entries: bound(q.LimitEntries, query.PageEntries, query.PageEntriesMax),
 		size:    bound(q.LimitBytes, query.PageBytes, query.PageBytesMax),
 		end:     time.Now().Add(query.PageTime),
 	}
-	if p.chosen.nothing() {
-		return &p.page, nil
-	}
-	err := a.state.walk(a.store, p.chosen.within(pageSpan(q)), p.take)
-	return &p.page, err
+	v, err := a.state.walk(a.store, func(live int64) span {
+		p.chosen = choose(a.spec, q.Windows, live)
+		return p.chosen.within(pageSpan(q))
+	}, p.take)
+	return &p.page, v, err
 }
 
 // take puts an entry into the page, or passes it by; false ends the page.
@@ -51,7 +50,7 @@ func (p *pager) take(key, value []byte, timestamp int64) bool {
 		return false
 	}
 	if len(p.slab) == 0 {
-		p.slab = make([]querypb.Entry, min(p.entries, max(16, 2*n)))
+		p.slab = make([]querypb.Entry, min(p.entries-n, max(16, n))) // so the last one fits
 	}
 	e := &p.slab[0]
 	p.slab = p.slab[1:]

@@ -74,6 +74,9 @@ func (c *chosen) has(key []byte) bool {
 
 // within narrows a span to where chosen keys can be.
 func (c *chosen) within(s span) span {
+	if c.nothing() {
+		return span{from: []byte{}, to: []byte{}}
+	}
 	if !c.filtered {
 		return s
 	}
@@ -127,28 +130,4 @@ func (a *storeActor) checkWindows(q question) error {
 	f := query.New(kind, a.spec.Name, a.state.spec.Partition)
 	f.Detail = detail
 	return f
-}
-
-// get reads one key. A window that has expired is absent.
-func (a *storeActor) get(key []byte) (*querypb.Value, error) {
-	live := a.state.LiveFrom(a.store)
-	value, timestamp, ok, err := a.state.Get(a.store, key)
-	if err != nil {
-		return nil, err
-	}
-	if !ok || a.spec.expired(key, live) {
-		return &querypb.Value{}, nil
-	}
-	return &querypb.Value{Present: true, Value: value, Timestamp: timestamp}, nil
-}
-
-func (a *storeActor) getMany(keys [][]byte) ([]*querypb.Value, error) {
-	live := a.state.LiveFrom(a.store)
-	values, err := a.state.getMany(a.store, keys, query.MaxValuesBytes)
-	for i := range values {
-		if a.spec.expired(keys[i], live) {
-			values[i] = &querypb.Value{}
-		}
-	}
-	return values, err
 }

@@ -443,7 +443,7 @@ func TestPageOfWindowsEndsInTimeAndGoesOn(t *testing.T) {
 		empty, found := 0, 0
 		for more := true; more; {
 			p := &pager{chosen: choose(&s.states[0].spec.Stores[0], q.Windows, 0), entries: 3, size: 1 << 20} // its time is over
-			if err := s.states[0].walk(0, p.chosen.within(pageSpan(q)), p.take); err != nil {
+			if _, err := s.states[0].walk(0, func(int64) span { return p.chosen.within(pageSpan(q)) }, p.take); err != nil {
 				t.Fatal(err)
 			}
 			if found += len(p.page.Entries); len(p.page.Entries) == 0 && p.page.More {

@@ -89,6 +89,8 @@ func (c *checker) own(key, value []byte) error {
 		return err
 	case bytes.Equal(key, keyClock):
 		return same("clock", value, binary.BigEndian.AppendUint64(nil, uint64(v.clock)))
+	case bytes.Equal(key, keyCommit):
+		return same("commit", value, binary.BigEndian.AppendUint64(nil, v.commit))
 	case bytes.Equal(key, keyPosition):
 		return same("position", value, record.EncodePosition(v.position))
 	}

@@ -80,11 +80,16 @@ func (s *StoreSpec) segmentFrom(now int64) int64 {
 // LiveFrom is the first time that is not expired in a window store (a window's start) or a session store (a session's
 // end): what is before it may be there still, and must not be shown. It is 0 for other stores.
 func (t *TaskState) LiveFrom(store int) int64 {
+	return t.view.Load().liveFrom(t, store)
+}
+
+// liveFrom is LiveFrom as of a view.
+func (v *view) liveFrom(t *TaskState, store int) int64 {
 	s := &t.spec.Stores[store]
 	if !s.windowed() || s.Retention == 0 {
 		return 0
 	}
-	return max(0, t.Time(store)-s.Retention.Milliseconds()+1)
+	return max(0, v.time(store)-s.Retention.Milliseconds()+1)
 }
 
 // sweep adds a part of what has expired to a batch.

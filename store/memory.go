@@ -30,12 +30,7 @@ type row struct {
 const blockRows = 128
 
 // memory is the content of an in-memory store as it is published now, nil for a store on disk.
-func (t *TaskState) memory(store int) *memory {
-	if !t.spec.Stores[store].InMemory {
-		return nil
-	}
-	return t.view.Load().memories[store]
-}
+func (t *TaskState) memory(store int) *memory { return t.view.Load().memories[store] }
 
 // seek is the place of the first row at or above key.
 func (m *memory) seek(key []byte) (block, at int) {

@@ -40,7 +40,7 @@ func TestStoreInMemoryEqualsAMap(t *testing.T) {
 				for k := range m.stores[0] {
 					keys = append(keys, []byte(k))
 				}
-				values, err := s.getMany(0, append(keys, []byte("absent")), 1<<20)
+				values, _, err := s.getMany(0, append(keys, []byte("absent")), 1<<20)
 				if err != nil || values[len(keys)].Present {
 					t.Fatal(err)
 				}

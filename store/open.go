@@ -289,6 +289,13 @@ func (t *TaskState) load() error {
 	if b, ok, err = t.meta(keyClock); ok && err == nil {
 		v.clock, err = decodeClock(b)
 	}
+	if err != nil {
+		return err
+	}
+	if b, ok, err = t.meta(keyCommit); ok && err == nil {
+		v.commit, err = decodeCommit(b)
+	}
+	t.commits = v.commit
 	t.view.Store(v)
 	return err
 }
@@ -304,5 +311,5 @@ func (t *TaskState) Stores() []string {
 
 // next is a copy of the view that may be changed.
 func (v *view) next() *view {
-	return &view{marks: maps.Clone(v.marks), times: maps.Clone(v.times), memories: maps.Clone(v.memories), position: maps.Clone(v.position), clock: v.clock}
+	return &view{commit: v.commit, marks: maps.Clone(v.marks), times: maps.Clone(v.times), memories: maps.Clone(v.memories), position: maps.Clone(v.position), clock: v.clock}
 }

@@ -223,7 +223,7 @@ func TestGetManyBoundsItsReply(t *testing.T) {
 		apply(t, s, &Unit{Writes: writes(0, key, strings.Repeat("v", 100))})
 	}
 	for _, c := range []struct{ limit, want int }{{1, 1}, {100, 1}, {250, 2}, {9_999, 99}, {10_000, 100}, {1 << 20, 100}} {
-		values, err := s.getMany(0, keys, c.limit)
+		values, _, err := s.getMany(0, keys, c.limit)
 		if err != nil || len(values) != c.want {
 			t.Errorf("limit %d: %d values, %v; want %d", c.limit, len(values), err, c.want)
 		}
@@ -426,7 +426,7 @@ func TestCutScanNeverLooksComplete(t *testing.T) {
 func TestWalkEndsWhenTheStateCloses(t *testing.T) {
 	s, _ := servedState(t, 100)
 	seen := 0
-	err := s.walk(0, span{}, func(_, _ []byte, _ int64) bool {
+	_, err := s.walk(0, func(int64) span { return span{} }, func(_, _ []byte, _ int64) bool {
 		if seen++; seen == 10 {
 			s.engine.lease.end()
 		}
@@ -439,7 +439,7 @@ func TestWalkEndsWhenTheStateCloses(t *testing.T) {
 	if err := s.Apply(u); !errors.Is(err, ErrStateStoreClosed) {
 		t.Fatal(err)
 	}
-	if _, err := s.getMany(0, [][]byte{[]byte("k")}, 100); !errors.Is(err, ErrStateStoreClosed) {
+	if _, _, err := s.getMany(0, [][]byte{[]byte("k")}, 100); !errors.Is(err, ErrStateStoreClosed) {
 		t.Fatal(err)
 	}
 	if err := s.finish(false); err != nil { // the lease was ended behind Close's back

@@ -46,13 +46,18 @@ func (t *TaskState) Get(store int, key []byte) (value []byte, timestamp int64, o
 	}
 	defer t.engine.lease.release()
 	defer recovered("get", &err)
-	if m := t.memory(store); m != nil {
+	return t.getFrom(t.engine.db, t.view.Load(), store, key)
+}
+
+// getFrom is Get from a reader, or of the view if the store is in memory.
+func (t *TaskState) getFrom(r pebble.Reader, v *view, store int, key []byte) (value []byte, timestamp int64, ok bool, err error) {
+	if m := v.memories[store]; m != nil {
 		return m.get(key)
 	}
 	buf := keys.Get().(*[]byte)
 	*buf = appendKey((*buf)[:0], t.numbers[store], key)
 	defer keys.Put(buf)
-	b, closer, err := t.engine.db.Get(*buf)
+	b, closer, err := r.Get(*buf)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, 0, false, nil
 	}

@@ -125,15 +125,10 @@ func (r *restore) ingest(ctx context.Context) error {
 	if r.epoch != t.epoch {
 		return fmt.Errorf("%w (epoch %d, restored with %d)", ErrLeaseRevoked, t.epoch, r.epoch)
 	}
-	v := t.view.Load().next()
+	v := t.newView()
 	r.advance(v)
 	err := t.engine.run("ingest", func() error { return r.ingestTables(ctx, v) })
-	if err != nil {
-		return err
-	}
-	t.view.Store(v)
-	t.dirty.Store(true)
-	return nil
+	return t.publish(v, err)
 }
 
 func (r *restore) ingestTables(ctx context.Context, v *view) (err error) {
@@ -162,6 +157,7 @@ func (r *restore) ingestTables(ctx context.Context, v *view) (err error) {
 	if err != nil {
 		return err
 	}
+	r.t.begin(v)
 	return r.t.engine.db.Ingest(ctx, tables)
 }
 

@@ -28,11 +28,18 @@ type TaskState struct {
 	engine        *engine
 	// view is what is on record beside the data. It is replaced, never changed, after each batch.
 	view atomic.Pointer[view]
+	// pending is the view of the commit that is under way, nil if none is; see asOf.
+	pending atomic.Pointer[view]
+	// onCommit, if a test sets it before the first commit, is called before the engine shows a commit and between that and
+	// the publication of its view.
+	onCommit func(shown bool)
 
 	// The mutex protects epoch and makes its check and the write that follows one step: a zombie incarnation may still
 	// be in Apply on another goroutine when its successor takes the lease. It also orders writers, of which there should be one.
 	writing sync.Mutex
 	epoch   uint64
+	// commits is the last number that a commit was given, failed ones included. It belongs to whoever holds writing.
+	commits uint64
 
 	// sweeps are the sweeps of window stores by store index. They belong to whoever holds writing.
 	sweeps []sweep
@@ -41,11 +48,12 @@ type TaskState struct {
 	flushedAt atomic.Int64
 }
 
-// view is the changelog marks and the times by store index, the position, and the clock of the last commit in
-// milliseconds.
+// view is the changelog marks and the times by store index, the position, and number and clock (in milliseconds) of the last
+// commit.
 type view struct {
-	marks map[int]mark
-	times map[int]int64
+	commit uint64
+	marks  map[int]mark
+	times  map[int]int64
 	// memories are the rows of the stores that are in memory only.
 	memories map[int]*memory
 	position record.Position

@@ -10,6 +10,7 @@ import (
 //
 //	0000 'r'            registry (JSON)
 //	0000 'c'            wall clock of the last commit, 8 bytes, milliseconds since the Unix epoch
+//	0000 'n'            number of the last commit, 8 bytes, which only grows
 //	0000 'p'            position (record.EncodePosition)
 //	0000 'o' <number>   a store's changelog: next offset (8), wall clock at which that was so (8)
 //	0000 't' <number>   a store's time: the highest timestamp that it was ever given, 8 bytes
@@ -23,6 +24,7 @@ const (
 var (
 	keyRegistry = []byte{0, 0, 'r'}
 	keyClock    = []byte{0, 0, 'c'}
+	keyCommit   = []byte{0, 0, 'n'}
 	keyPosition = []byte{0, 0, 'p'}
 )
 

@@ -124,15 +124,14 @@ func put(b *pebble.Batch, number uint16, key, value []byte, timestamp int64) err
 }
 
 // write is the one way to change the state: f fills a batch and changes a copy of the view; what differs in the view is
-// added to the same batch; after the commit the view is published. A reader that takes the view first and the data then
-// sees data that is at least as new as the view.
+// added to the same batch; after the commit the view is published. asOf is for readers who need to know which of the two they see.
 func (t *TaskState) write(epoch uint64, f func(*view, *pebble.Batch) error) error {
 	t.writing.Lock()
 	defer t.writing.Unlock()
 	if epoch != t.epoch {
 		return fmt.Errorf("%w (epoch %d, written with %d)", ErrLeaseRevoked, t.epoch, epoch)
 	}
-	v := t.view.Load().next()
+	v := t.newView()
 	err := t.engine.run("write", func() error {
 		b := t.engine.db.NewBatch()
 		defer b.Close()
@@ -144,13 +143,12 @@ func (t *TaskState) write(epoch uint64, f func(*view, *pebble.Batch) error) erro
 				return err
 			}
 		}
+		t.begin(v)
 		return b.Commit(pebble.NoSync)
 	})
-	if err != nil {
+	if err := t.publish(v, err); err != nil {
 		return err
 	}
-	t.view.Store(v)
-	t.dirty.Store(true)
 	// The unit is written, whatever comes of this; an engine that cannot flush says so itself.
 	_ = t.MaybeFlush(t.dir.opts.Now())
 	return nil
@@ -172,12 +170,21 @@ func (l *WriteLease) Reached(p record.Position) error {
 	return nil
 }
 
+// newView is the view of the next commit, to be changed.
+func (t *TaskState) newView() *view {
+	v := t.view.Load().next()
+	t.commits++
+	v.commit = t.commits
+	return v
+}
+
 // metaWrites are the task's own keys that differ from what is published, in key order.
 func (t *TaskState) metaWrites(v *view) (out [][2][]byte) {
 	old := t.view.Load()
 	if v.clock != old.clock {
 		out = append(out, [2][]byte{keyClock, binary.BigEndian.AppendUint64(nil, uint64(v.clock))})
 	}
+	out = append(out, [2][]byte{keyCommit, binary.BigEndian.AppendUint64(nil, v.commit)})
 	for i, number := range t.numbers {
 		if t.spec.Stores[i].InMemory {
 			continue // an offset on disk would be one without its rows

@@ -84,7 +84,7 @@ func (f *failing) Source(string) (func(*record.Raw) error, error) {
 }
 
 func (c *counting) start(at broker.Offsets) {
-	if err := c.task.Start(at); err != nil {
+	if err := c.task.Start(now, at); err != nil {
 		c.t.Fatal(err)
 	}
 	for source, o := range at {

@@ -36,7 +36,30 @@ func (e *ProcessError) Error() string {
 	default:
 		return fmt.Sprintf("task %s: %v", e.Task, e.Cause)
 	}
-	return fmt.Sprintf("task %s: record at offset %d of %s: %v", e.Task, e.Offset, e.Source, e.Cause)
+	return fmt.Sprintf("task %s: record at offset %d of %s: %v%s", e.Task, e.Offset, e.Source, e.Cause, e.way())
+}
+
+// way names the handler that can let a task go on behind the record; it is empty if none is asked.
+func (e *ProcessError) way() string {
+	handler := ""
+	switch {
+	case as[*DeadLetterError](e.Cause): // it says itself what to do
+		return ""
+	case as[*topology.DeserializationError](e.Cause):
+		handler = "OnDeserializationError"
+	case as[*topology.SinkError](e.Cause):
+		handler = "OnProductionError"
+	case as[*topology.ProcessorError](e.Cause), as[*Panic](e.Cause):
+		handler = "OnProcessingError"
+	default:
+		return ""
+	}
+	return "; to go on without such records, answer Skip or DeadLetter in " + handler
+}
+
+func as[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // Unwrap gives the cause.

@@ -58,7 +58,7 @@ func Example() {
 	}
 	now := time.UnixMilli(1_000)
 	t.Restoring()
-	if err := t.Start(broker.Offsets{words: {At: 0}}); err != nil {
+	if err := t.Start(now, broker.Offsets{words: {At: 0}}); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -125,7 +125,7 @@ func Example_deadLetter() {
 		return
 	}
 	t.Restoring()
-	if err := t.Start(broker.Offsets{in: {}}); err != nil {
+	if err := t.Start(now, broker.Offsets{in: {}}); err != nil {
 		fmt.Println(err)
 		return
 	}

@@ -68,7 +68,7 @@ func failAt(t *testing.T, s *script, place string, fail func() error) (*task.Tas
 		s.init = fail
 		k := newTask(t, config(s, state, out))
 		k.Restoring()
-		err := k.Start(broker.Offsets{tp("in", 0): {}})
+		err := k.Start(now, broker.Offsets{tp("in", 0): {}})
 		if k.State() != lifecycle.TaskRestoring {
 			t.Errorf("state %v", k.State())
 		}
@@ -220,10 +220,10 @@ func TestCloseFails(t *testing.T) {
 	k := start(t, config(s, state, out))
 	at := k.Rewind()
 	var p *task.Panic
-	if err := k.Start(at); !errors.As(err, &p) || k.State() != lifecycle.TaskRestoring {
+	if err := k.Start(now, at); !errors.As(err, &p) || k.State() != lifecycle.TaskRestoring {
 		t.Fatalf("%v in %v", err, k.State())
 	}
-	if err := k.Start(at); err != nil {
+	if err := k.Start(now, at); err != nil {
 		t.Fatalf("the error is told once: %v", err)
 	}
 	if err := k.Close(); !errors.As(err, &p) || k.State() != lifecycle.TaskClosed {
@@ -259,7 +259,7 @@ func TestStartNeedsEveryPosition(t *testing.T) {
 	k := newTask(t, config(s, state, out))
 	k.Restoring()
 	for _, at := range []broker.Offsets{nil, {tp("in", 0): {At: broker.None}}} {
-		if err := k.Start(at); err == nil || !strings.Contains(err.Error(), "in-0") || s.made > 0 {
+		if err := k.Start(now, at); err == nil || !strings.Contains(err.Error(), "in-0") || s.made > 0 {
 			t.Errorf("%v: %v", at, err)
 		}
 	}
@@ -288,7 +288,7 @@ func TestOnlyARunningTaskWorks(t *testing.T) {
 	check()
 	k.Restoring()
 	check()
-	if err := k.Start(broker.Offsets{tp("in", 0): {}}); err != nil {
+	if err := k.Start(now, broker.Offsets{tp("in", 0): {}}); err != nil {
 		t.Fatal(err)
 	}
 	within(t, k, s, func() { put(t, s, "s0", "k", "v", 1) })
@@ -297,7 +297,7 @@ func TestOnlyARunningTaskWorks(t *testing.T) {
 	}
 	check()
 	k.Restoring()
-	if err := k.Start(broker.Offsets{tp("in", 0): {At: 4}}); err != nil || k.NeedsCommit() || s.made != 2 || s.closed != 1 {
+	if err := k.Start(now, broker.Offsets{tp("in", 0): {At: 4}}); err != nil || k.NeedsCommit() || s.made != 2 || s.closed != 1 {
 		t.Fatalf("resumed: %v, needs commit %v, %d made, %d closed", err, k.NeedsCommit(), s.made, s.closed)
 	}
 	if !k.Add(batch(tp("in", 0), 4, 1)) {
@@ -311,7 +311,7 @@ func TestOnlyARunningTaskWorks(t *testing.T) {
 
 func TestErrorTexts(t *testing.T) {
 	e := &task.ProcessError{Task: record.TaskID{Partition: 3}, Source: tp("in", 1), Offset: 7, Cause: &task.Panic{Value: "boom"}}
-	if got := e.Error(); got != "task 0_3: record at offset 7 of in-1: panic: boom" {
+	if got := e.Error(); got != "task 0_3: record at offset 7 of in-1: panic: boom; to go on without such records, answer Skip or DeadLetter in OnProcessingError" {
 		t.Error(got)
 	}
 	e.Source = record.TopicPartition{}

@@ -60,7 +60,7 @@ func newOverlayModel(t *rapid.T) *overlayModel {
 }
 
 func (m *overlayModel) start(at broker.Offsets) {
-	if err := m.task.Start(at); err != nil {
+	if err := m.task.Start(now, at); err != nil {
 		m.t.Fatal(err)
 	}
 	m.now, m.changed, m.dirty, m.fresh, m.born = nil, nil, nil, nil, nil

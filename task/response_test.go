@@ -216,7 +216,7 @@ func TestOneDeadLetterForEachRecord(t *testing.T) {
 	if got := h.task.Responses(); got[topology.Production][topology.DeadLetter] != 2 || got[topology.Processing][topology.DeadLetter] != 2 {
 		t.Error(got)
 	}
-	if err := h.task.Start(h.task.Rewind()); err != nil {
+	if err := h.task.Start(now, h.task.Rewind()); err != nil {
 		t.Fatal(err)
 	}
 	h.at = 0
@@ -280,7 +280,7 @@ func TestDeadLetterTopicIsMissing(t *testing.T) {
 	cfg.Chain = func(host topology.Host) (task.Chain, error) { return sub.Instantiate(host) }
 	k := newTask(t, cfg)
 	k.Restoring()
-	if err := k.Start(broker.Offsets{tp("in", 0): {}}); err == nil || !strings.Contains(err.Error(), `"nowhere"`) || !strings.Contains(err.Error(), "dead-letter topic") {
+	if err := k.Start(now, broker.Offsets{tp("in", 0): {}}); err == nil || !strings.Contains(err.Error(), `"nowhere"`) || !strings.Contains(err.Error(), "dead-letter topic") {
 		t.Error(err)
 	}
 }

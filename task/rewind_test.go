@@ -172,7 +172,7 @@ func (x *transactions) create() {
 
 func (x *transactions) start(at broker.Offsets) {
 	x.task.Attach(x.state)
-	if err := x.task.Start(at); err != nil {
+	if err := x.task.Start(now, at); err != nil {
 		x.t.Fatal(err)
 	}
 	x.at = at[rewindIn].At

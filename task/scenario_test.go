@@ -131,7 +131,7 @@ func source(t *testing.T, s string) record.TopicPartition {
 }
 
 func (s *scenario) start() {
-	err := s.task.Start(s.at)
+	err := s.task.Start(now, s.at)
 	s.say("%s at %s%s", s.task.State(), positions(s.at), because(err))
 }
 

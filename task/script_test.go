@@ -92,7 +92,7 @@ func start(t testing.TB, cfg task.Config) *task.Task {
 	for _, tp := range cfg.Sources {
 		at[tp] = broker.Offset{}
 	}
-	if err := k.Start(at); err != nil {
+	if err := k.Start(now, at); err != nil {
 		t.Fatal(err)
 	}
 	return k

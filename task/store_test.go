@@ -215,7 +215,7 @@ func TestAttach(t *testing.T) {
 	fresh := tasktest.NewState(2)
 	fresh.Put(0, "k", []byte("new"), 1)
 	k.Attach(fresh)
-	if err := k.Start(at); err != nil {
+	if err := k.Start(now, at); err != nil {
 		t.Fatal(err)
 	}
 	if got := read(); got != "new" {

@@ -174,9 +174,10 @@ func (t *Task) Attach(s State) { t.mem.state = s }
 // Start moves a task that is RESTORING to RUNNING, from the given positions: its state has reached the end of the
 // changelog. Every source partition must have a position. Partition times come back from the positions' metadata.
 //
-// The processors are made anew and initialised. Its error is theirs, as a *ProcessError, or says which position is
+// The processors are made anew and initialised; now is what the wall clock says to them. Its error is theirs, as a *ProcessError, or says which position is
 // missing; the task stays RESTORING then.
-func (t *Task) Start(at broker.Offsets) (err error) {
+func (t *Task) Start(now time.Time, at broker.Offsets) (err error) {
+	t.wallClock = now.UnixMilli()
 	t.failed, t.broken, t.streamTime, t.ahead = nil, nil, -1, false
 	var position record.Position
 	if len(t.overlays) > 0 {

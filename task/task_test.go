@@ -156,7 +156,7 @@ func TestRewindOwesNothing(t *testing.T) {
 	if _, err := k.Process(now, 2); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Start(k.Rewind()); err != nil {
+	if err := k.Start(now, k.Rewind()); err != nil {
 		t.Fatal(err)
 	}
 	k.Credits(func(source record.TopicPartition, bytes int) { t.Errorf("%d bytes of %s", bytes, source) })
@@ -180,7 +180,7 @@ func TestLateAnswersAreIgnored(t *testing.T) {
 		return u
 	}
 	late := prepare()
-	if err := k.Start(k.Rewind()); err != nil {
+	if err := k.Start(now, k.Rewind()); err != nil {
 		t.Fatal(err)
 	}
 	prepare()
@@ -200,7 +200,7 @@ func TestStreamTimeComesBack(t *testing.T) {
 	state, out := newPorts()
 	k := newTask(t, config(s, state, out))
 	k.Restoring()
-	if err := k.Start(broker.Offsets{tp("in", 0): {At: 5, Metadata: task.Metadata{PartitionTime: 70}.String()}}); err != nil {
+	if err := k.Start(now, broker.Offsets{tp("in", 0): {At: 5, Metadata: task.Metadata{PartitionTime: 70}.String()}}); err != nil {
 		t.Fatal(err)
 	}
 	if s.host.StreamTime() != 70 {
@@ -218,7 +218,7 @@ func TestStreamTimeComesBack(t *testing.T) {
 	if diff := cmp.Diff(u.Offsets, at); diff != "" {
 		t.Fatal(diff)
 	}
-	if err := k.Start(at); err != nil || s.host.StreamTime() != 70 {
+	if err := k.Start(now, at); err != nil || s.host.StreamTime() != 70 {
 		t.Fatalf("after the rewind: stream time %d, %v", s.host.StreamTime(), err)
 	}
 }
@@ -253,7 +253,7 @@ func TestStampOnForeignOffsets(t *testing.T) {
 	k := newTask(t, cfg)
 	k.Restoring()
 	at := broker.Offsets{tp("in", 0): {At: 5, Metadata: "AQAAAYvN5WgA"}, tp("in", 1): {At: 7, Metadata: "1|40|3|app-2"}}
-	if err := k.Start(at); err != nil || s.host.StreamTime() != 40 {
+	if err := k.Start(now, at); err != nil || s.host.StreamTime() != 40 {
 		t.Fatal(err, s.host.StreamTime())
 	}
 	for n := range uint64(3) {
@@ -424,6 +424,9 @@ func TestPunctuateTellsTimes(t *testing.T) {
 	k := start(t, cfg)
 	if at, ok := k.NextWallClock(); !ok || at.UnixMilli() != 2_000_000 {
 		t.Error(at, ok)
+	}
+	if at := s.host.WallClock(); at != now.UnixMilli() {
+		t.Errorf("it starts at %d", at) // a first punctuation is one interval from here
 	}
 	called := false
 	s.punctuate = func(streamTime, wallClock int64) error {

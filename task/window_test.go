@@ -69,7 +69,7 @@ func (w *windowTask) restart(at broker.Offsets) {
 	for source, o := range at {
 		w.next[source.Partition] = o.At
 	}
-	if err := w.task.Start(at); err != nil {
+	if err := w.task.Start(now, at); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -83,7 +83,7 @@ func (l *Loop) startIfReady(e *entry) error {
 	} else {
 		e.task.Attach(e.state)
 	}
-	if err := e.task.Start(e.at); err != nil {
+	if err := e.task.Start(l.now, e.at); err != nil {
 		return err
 	}
 	l.stamp = l.stamp || l.slot.exactlyOnce()

@@ -180,7 +180,7 @@ func (l *Loop) rewind(e *entry) error {
 	}
 	// The state holds what is committed and nothing else, so its readers go on.
 	e.task.Attach(e.state)
-	if err := e.task.Start(e.at); err != nil {
+	if err := e.task.Start(l.now, e.at); err != nil {
 		return err
 	}
 	for _, tp := range sorted(e.tps) {

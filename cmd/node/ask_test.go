@@ -6,6 +6,34 @@ import (
 	"testing"
 )
 
+// A node with --remote answers other processes there, if they have the token, and names that address as the owner.
+func TestProgramListensForOthers(t *testing.T) {
+	const secret = "a secret of the test"
+	token := strings.ReplaceAll(secret, " ", "-")
+	d := startDev(t, "--remote", "127.0.0.1:0", "--remote-token", token)
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{0, demo().Demo.Key, []string{"get", "counts", demo().Demo.Key, "--token", token}},
+		{0, d.remote, []string{"owners", "counts", "--token", token}},
+		{13, "bearer token", []string{"get", "counts", demo().Demo.Key}},
+	} {
+		p := begin(t, "demo", append(c.args, "--addr", d.remote)...)
+		<-p.exited
+		out, _ := p.out.read()
+		errs, _ := p.err.read()
+		if code := p.cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(out+errs, c.says) {
+			t.Errorf("%v: %d: %s%s", c.args, code, out, errs)
+		}
+	}
+	d.stop <- os.Interrupt
+	if got := <-d.done; got.code != 0 {
+		t.Fatal(got.err)
+	}
+}
+
 // The program asks a node that runs in this process.
 func TestProgramAsksANode(t *testing.T) {
 	d := startDev(t)

@@ -147,8 +147,10 @@ func TestOnceGoesOnWithAnExistingApplication(t *testing.T) {
 // dev is a "dev" that keeps running.
 type dev struct {
 	base string
-	stop chan os.Signal
-	done chan result
+	// remote is the address for other processes; empty without --remote.
+	remote string
+	stop   chan os.Signal
+	done   chan result
 }
 
 // startDev returns when the text is counted and the addresses are printed.
@@ -172,6 +174,9 @@ func startDev(t *testing.T, args ...string) *dev {
 		out = append(out, b[:n]...)
 	}
 	go io.Copy(io.Discard, r)
+	if m := regexp.MustCompile(`Other processes:  (.*)`).FindSubmatch(out); m != nil {
+		d.remote = string(m[1])
+	}
 	d.base = regexp.MustCompile(`http://[0-9.:]+`).FindString(string(out))
 	return d
 }

@@ -136,6 +136,9 @@ func (r *Router) locate(q *querypb.Locate, store string, at *address) *querypb.R
 	}
 	detail := r.mistake(&s, store, q)
 	if kind, serve := query.Decide(s); !serve {
+		if n == 0 && (q.GetAbout() == nil || q.About.Partition == nil) {
+			partition = query.NoPartition // the key's is not known
+		}
 		return r.refuse(kind, store, partition, detail)
 	}
 	return &querypb.Reply{Store: store, Partition: max(partition, 0), Answer: &querypb.Reply_Locations{

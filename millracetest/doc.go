@@ -1,0 +1,17 @@
+// Package millracetest tests topologies and nodes without a Kafka cluster. Nothing in Millrace depends on it.
+//
+// A [Driver] runs a topology on the caller's goroutine with a clock that the test moves: records go in with [Send], outputs
+// come back from [Read], and the stores answer the same questions as those of a node, because a Driver is a
+// [query.Client]. It is made of a node's own tasks, stores and store actors; what it replaces is Kafka, threads, and time.
+//
+// # What is true of a Driver
+//
+//   - A Send returns when everything that follows from its records is processed and committed, over all repartition
+//     topics, so an aggregation emits once for each key of each Send.
+//   - A record whose processing fails takes nothing with it: outputs, changelog and stores are as before, and it is tried
+//     again by whatever runs the topology next, as supervision would. With a handler that skips it, it is passed.
+//   - [Driver.Restart], [Driver.Crash] and [Driver.LoseState] end every task and start it again on what a disk would have.
+//   - Time moves by [Driver.Advance] alone. Punctuations on the wall clock happen there.
+//
+// A Driver belongs to one goroutine, but for its questions, which any goroutine may ask.
+package millracetest
