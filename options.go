@@ -16,6 +16,7 @@ import (
 	"github.com/millrace-io/millrace/actors"
 	"github.com/millrace-io/millrace/query/remote"
 	"github.com/millrace-io/millrace/store"
+	"github.com/millrace-io/millrace/thread"
 )
 
 // Option changes one setting of a Node.
@@ -73,6 +74,7 @@ type options struct {
 	cacheBytes     int64
 	compression    string
 	restart        actors.Intensity
+	patience       thread.Patience
 	metadata       time.Duration
 	tls            *tls.Config
 	transaction    time.Duration
@@ -89,7 +91,7 @@ func defaults() options {
 		brokers: []string{"127.0.0.1:9092"}, threads: 2, logger: slog.New(slog.DiscardHandler),
 		commitInterval: 100 * time.Millisecond, transaction: 30 * time.Second, startTimeout: 30 * time.Second, stopTimeout: 30 * time.Second,
 		session: 10 * time.Second, heartbeat: 3 * time.Second, leave: true, replication: -1, cacheBytes: 64 << 20,
-		restart: actors.DefaultIntensity, metadata: 30 * time.Second,
+		restart: actors.DefaultIntensity, patience: thread.Patience{Stuck: 30 * time.Second, Poll: 5 * time.Minute}, metadata: 30 * time.Second,
 	}
 }
 
@@ -156,6 +158,16 @@ func WithActorSystem(s *actor.ActorSystem) Option { return func(o *options) { o.
 func WithUncaughtHandler(h func(Failure) Answer) Option {
 	return func(o *options) { o.uncaught = h }
 }
+
+// WithStuckAfter is how long one step of a thread's loop may take before the thread is flagged as stuck: in Tree, in the
+// replies of its stores, whose committed state stays readable, and in /readyz. The default is 30 s. Steps of slow user code
+// are made short, so only a call that does not return takes that long.
+func WithStuckAfter(d time.Duration) Option { return func(o *options) { o.patience.Stuck = d } }
+
+// WithMaxPollInterval is how long one step may take before the thread is given up: it leaves the group, its stores answer
+// StateStoreMigrated, and the failure handler is asked, with a *thread.StuckError. The default is 5 min, as Kafka's
+// max.poll.interval.ms.
+func WithMaxPollInterval(d time.Duration) Option { return func(o *options) { o.patience.Poll = d } }
 
 // WithReplication is the replication factor of internal topics. The default, -1, is the cluster's own default.
 func WithReplication(n int16) Option { return func(o *options) { o.replication = n } }
@@ -238,6 +250,9 @@ func (o *options) validate(app string) error {
 		if d <= 0 {
 			bad(option, "%s is not a positive duration", d)
 		}
+	}
+	if o.patience.Stuck <= 0 || o.patience.Poll < o.patience.Stuck {
+		bad("WithMaxPollInterval", "%s and WithStuckAfter(%s): use positive durations, the second not above the first", o.patience.Poll, o.patience.Stuck)
 	}
 	if o.replication < 1 && o.replication != -1 {
 		bad("WithReplication", "%d copies: use 1 or more, or -1 for the cluster's default", o.replication)

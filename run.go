@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/millrace-io/millrace/actors"
@@ -37,6 +38,7 @@ func (n *Node) run(ctx context.Context) error {
 		return n.end(err)
 	}
 	n.states.wg.Go(func() { n.tend(n.ctx) })
+	n.states.wg.Go(func() { n.watchThreads(n.ctx, tree) })
 	var cause error
 	select {
 	case <-ctx.Done():
@@ -114,6 +116,10 @@ func (n *Node) release() {
 // supervisor is the strategy of the node actor for its threads.
 func (n *Node) supervisor(t *tree) *actors.Supervisor {
 	return &actors.Supervisor{
+		Key: func(child string) string {
+			name, _, _ := strings.Cut(child, unique)
+			return name
+		},
 		Intensity: n.opts.restart,
 		Decide: func(child string, cause error, attempt int) actors.Answer {
 			if fatal(cause) || n.asked(n.ctx) {

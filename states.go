@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -41,8 +42,8 @@ type keeper struct {
 	mu      sync.Mutex
 	jobs    []func()
 	working bool
-	// held is the thread that has the state open; an Open of another thread waits until it is closed.
-	held    string
+	// held is the slot of the thread that has the state open; an Open of another one waits until it is closed.
+	held    *thread.Slot
 	waiting []func()
 	state   *store.TaskState
 	// write is the present incarnation's right to write to state. The order of jobs keeps a predecessor's writes before
@@ -102,6 +103,8 @@ func (s *states) of(slot *thread.Slot) *threadStates { return &threadStates{stat
 type threadStates struct {
 	*states
 	slot *thread.Slot
+	// dead says that the slot was abandoned: what its loop still asks for is not done.
+	dead atomic.Bool
 }
 
 var _ thread.States = (*threadStates)(nil)
@@ -109,6 +112,9 @@ var _ thread.StoreActors = (*threadStates)(nil)
 
 // Open implements thread.States.
 func (t *threadStates) Open(id record.TaskID, epoch uint64) {
+	if t.dead.Load() {
+		return
+	}
 	k := t.keeper(id)
 	t.publish(id, func(st topology.StoreSpec) { t.node.router.Opening(st.Name, id.Partition, t.slot.Name, epoch) })
 	t.submit(k, func() { t.open(k, epoch) })
@@ -116,12 +122,12 @@ func (t *threadStates) Open(id record.TaskID, epoch uint64) {
 
 func (t *threadStates) open(k *keeper, epoch uint64) {
 	k.mu.Lock()
-	if k.held != "" && k.held != t.slot.Name {
+	if k.held != nil && k.held != t.slot {
 		k.waiting = append(k.waiting, func() { t.open(k, epoch) })
 		k.mu.Unlock()
 		return
 	}
-	k.held = t.slot.Name
+	k.held = t.slot
 	ctx, cancel := context.WithCancel(t.node.ctx)
 	k.cancel = cancel
 	k.mu.Unlock()
@@ -248,10 +254,13 @@ func (n *Node) restore(ctx context.Context, k *keeper, epoch uint64, specs []top
 
 // Replay implements thread.States.
 func (t *threadStates) Replay(id record.TaskID, epoch uint64) {
+	if t.dead.Load() {
+		return
+	}
 	k := t.keeper(id)
 	t.publish(id, func(st topology.StoreSpec) { t.node.router.Opening(st.Name, id.Partition, t.slot.Name, epoch) })
 	t.submit(k, func() {
-		if k.state == nil {
+		if k.state == nil || !t.holds(k) {
 			return
 		}
 		ctx, cancel := context.WithCancel(t.node.ctx)
@@ -267,7 +276,7 @@ func (t *threadStates) Apply(id record.TaskID, epoch uint64, u *task.Unit, ends 
 	k := t.keeper(id)
 	t.submit(k, func() {
 		err := errors.New("millrace: the state was closed")
-		if k.state != nil {
+		if k.state != nil && t.holds(k) {
 			err = k.write.Apply(t.storeUnit(k, u, ends))
 		}
 		for tp, at := range u.Position {
@@ -294,6 +303,9 @@ func (t *threadStates) storeUnit(k *keeper, u *task.Unit, ends map[record.TopicP
 
 // Close implements thread.States.
 func (t *threadStates) Close(id record.TaskID, epoch uint64) {
+	if t.dead.Load() {
+		return
+	}
 	k := t.keeper(id)
 	k.mu.Lock()
 	k.cancel()
@@ -302,13 +314,17 @@ func (t *threadStates) Close(id record.TaskID, epoch uint64) {
 	t.moveStores(id, lifecycle.StoreClosing, epoch, nil)
 	t.submit(k, func() {
 		var err error
+		if !t.holds(k) {
+			t.slot.Inbox.Put(thread.StateClosed{Task: id, Epoch: epoch})
+			return
+		}
 		if k.state != nil {
 			err = k.state.Close()
 			k.set(nil)
 		}
 		k.mu.Lock()
 		k.write = nil
-		k.held = ""
+		k.held = nil
 		k.jobs = append(k.jobs, k.waiting...)
 		k.waiting = nil
 		k.mu.Unlock()
@@ -317,13 +333,20 @@ func (t *threadStates) Close(id record.TaskID, epoch uint64) {
 	})
 }
 
+// holds says that the state is still this slot's. Jobs of one that was abandoned may come after its successor has it.
+func (t *threadStates) holds(k *keeper) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.held == t.slot
+}
+
 // Props implements thread.StoreActors.
 func (t *threadStates) Props(id record.TaskID, _ uint64) map[string]*actor.Props {
 	k := t.keeper(id)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	props := map[string]*actor.Props{}
-	if k.state == nil || k.held != t.slot.Name {
+	if k.state == nil || k.held != t.slot {
 		return props
 	}
 	for i, st := range t.node.plan.Load().stores(id) {
@@ -367,10 +390,13 @@ func (t *threadStates) moveStores(id record.TaskID, to lifecycle.Store, epoch ui
 func (s *states) running(id record.TaskID) {
 	k := s.keeper(id)
 	k.mu.Lock()
-	thread := k.held
+	held := k.held
 	k.mu.Unlock()
+	if held == nil {
+		return
+	}
 	b := s.node.status.board
-	b.moveTask(b.task(thread, id), lifecycle.TaskRunning, s.node.status.epochOf(thread))
+	b.moveTask(b.task(held.Name, id), lifecycle.TaskRunning, s.node.status.epochOf(held.Name))
 }
 
 func (t *threadStates) publish(id record.TaskID, f func(topology.StoreSpec)) {

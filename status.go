@@ -35,6 +35,22 @@ func newStatus(app string, published func(lifecycle.Node)) *status {
 	return s
 }
 
+func (s *status) isStuck(thread string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.threads[thread].Stuck
+}
+
+// setStuck changes a thread's flag and nothing else of it.
+func (s *status) setStuck(thread string, stuck bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t, ok := s.threads[thread]; ok {
+		t.Stuck = stuck
+		s.publish(t)
+	}
+}
+
 // epochOf is a thread's incarnation.
 func (s *status) epochOf(thread string) uint64 {
 	s.mu.Lock()
@@ -80,10 +96,14 @@ func (s *status) becomeLocked(to lifecycle.Node, cause error) bool {
 func (s *status) thread(t lifecycle.ThreadStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.publish(t)
+	s.derive()
+}
+
+func (s *status) publish(t lifecycle.ThreadStatus) {
 	s.threads[t.Name] = t
 	s.board.set(s.board.thread(t.Name), change{kind: KindThread, state: t.State.String(), at: t.Since, epoch: t.Epoch, cause: t.Cause, retry: t.Retry, stuck: t.Stuck})
 	s.tell()
-	s.derive()
 }
 
 // forget takes a thread out that was removed; the node is what the others make it.

@@ -57,22 +57,30 @@ func (n *Node) RemoveThread(ctx context.Context, name string) error {
 	if t == nil {
 		return ErrNotLive
 	}
+	if !slices.Contains(t.names(), name) {
+		return &UnknownThreadError{name, t.names()}
+	}
 	t.mu.Lock()
 	pid := t.threads[name]
 	t.mu.Unlock()
-	if pid == nil {
-		return &UnknownThreadError{name, t.names()}
+	if pid == nil { // it was given up, and waits for its replacement
+		pid = t.childOf(name)
+		t.supervisor.End(pid.GetId())
+	} else {
+		t.askToStop(pid)
 	}
-	t.askToStop(pid)
 	if err := t.wait(ctx, name); err != nil {
 		return fmt.Errorf("%w for %s to end: %w", ErrAbandoned, name, err)
 	}
-	s := t.retire(name)
+	s, open := t.retire(name)
 	if s == nil { // somebody else has removed it, or the node has ended
 		return nil
 	}
 	t.supervisor.Forget(pid.GetId())
 	n.status.forget(name)
+	if !open {
+		return nil
+	}
 	return s.close(ctx, true)
 }
 
@@ -87,16 +95,16 @@ func (n *Node) live() *tree {
 	return nil
 }
 
-// retire takes a slot out and keeps what its producer has counted.
-func (t *tree) retire(name string) *slot {
+// retire takes a slot out and keeps what its producer has counted; open says that it is to be closed yet.
+func (t *tree) retire(name string) (s *slot, open bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	i := slices.IndexFunc(t.slots, func(s *slot) bool { return s.Name == name })
 	if i < 0 || t.closed {
-		return nil
+		return nil, false
 	}
-	s := t.slots[i]
+	s = t.slots[i]
 	t.slots = slices.Delete(slices.Clone(t.slots), i, i+1)
 	t.retired.add(s.producer.Counts())
-	return s
+	return s, !s.abandoned
 }

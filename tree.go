@@ -46,6 +46,11 @@ type slot struct {
 	group    *kafka.Group
 	fetcher  *kafka.Fetcher
 	producer *kafka.Producer
+	states   *threadStates
+	// before is the epoch of the incarnation before the slot's first; abandoned says that the loop that has the slot is
+	// given up. The tree's mutex protects it.
+	before    uint64
+	abandoned bool
 }
 
 // startTree makes the slots and spawns the node actor, which spawns the threads.
@@ -141,11 +146,14 @@ type spawnThread struct {
 	done chan struct{}
 }
 
+// unique stands between a thread's name and what makes its actor's name unique.
+const unique = "~"
+
 // spawn starts a thread. Its actor's name is unique: one that was removed under the same name may still be stopping.
 func (a *nodeActor) spawn(ctx actor.Context, s *slot) {
 	name := s.Name
 	if _, taken := ctx.ActorSystem().ProcessRegistry.Get(actor.NewPID(ctx.ActorSystem().Address(), ctx.Self().Id+"/"+name)); taken {
-		name += "-" + ctx.ActorSystem().ProcessRegistry.NextId()
+		name += unique + ctx.ActorSystem().ProcessRegistry.NextId()
 	}
 	pid, err := ctx.SpawnNamed(a.tree.threadProps(s), name)
 	if err != nil {
@@ -158,7 +166,8 @@ func (a *nodeActor) spawn(ctx actor.Context, s *slot) {
 
 func (t *tree) threadProps(s *slot) *actor.Props {
 	n := t.node
-	states, gauge := n.states.of(s.Slot), &actors.Gauge{}
+	s.states = n.states.of(s.Slot)
+	states, gauge := s.states, &actors.Gauge{}
 	n.status.board.gauge(n.status.board.thread(s.Name), gauge)
 	return thread.Props(thread.Spec{
 		Config: thread.Config{
@@ -169,8 +178,8 @@ func (t *tree) threadProps(s *slot) *actor.Props {
 			NewTask:        n.newTask,
 			CommitInterval: n.opts.commitInterval, UncommittedBytes: 64 << 20, BufferedBytes: 32 << 20, Budget: 1000, Log: n.opts.logger,
 		},
-		Stores: states,
-		Ended:  func(name string) { t.end(name) },
+		Stores: states, Before: s.before,
+		Ended: func(name string) { t.end(name) },
 	}, actors.Gauged(gauge, unanswered)...)
 }
 
@@ -265,6 +274,9 @@ func (t *tree) stop() {
 	pids := slices.Collect(maps.Values(t.threads))
 	t.mu.Unlock()
 	t.askToStop(pids...)
+	for _, name := range t.names() {
+		t.supervisor.End(t.childOf(name).GetId()) // also of a thread that has no actor now
+	}
 }
 
 // askToStop has threads end. One that has failed and waits for its restart ends at once: there is nothing to wait for.
@@ -308,7 +320,7 @@ func (t *tree) close(ctx context.Context, leave bool) error {
 	}
 	t.mu.Lock()
 	t.closed = true
-	slots := t.slots
+	slots := slices.DeleteFunc(slices.Clone(t.slots), func(s *slot) bool { return s.abandoned })
 	t.mu.Unlock()
 	for _, s := range slots {
 		errs = append(errs, s.close(ctx, leave))
@@ -333,6 +345,9 @@ var _ thread.Watcher = (*threadWatcher)(nil)
 
 // Became implements thread.Watcher.
 func (w *threadWatcher) Became(s lifecycle.ThreadStatus) {
+	if s.Epoch < w.node.status.epochOf(s.Name) {
+		return // an incarnation that was given up
+	}
 	w.node.router.Thread(s)
 	w.node.status.thread(s)
 	w.node.opts.logger.Info("thread", "name", s.Name, "state", s.State.String(), "epoch", s.Epoch, "cause", s.Cause)

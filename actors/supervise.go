@@ -41,6 +41,9 @@ type Supervisor struct {
 	Intensity Intensity
 	// Decide answers a failure; nil means ReplaceThread.
 	Decide func(child string, cause error, attempt int) Answer
+	// Key gives the name under which a child's failures are counted, if that is not its own: who replaces it may have
+	// another one. Nil: its own. End and Forget take either.
+	Key func(child string) string
 	// Patience bounds it; 0 is DefaultPatience.
 	Patience time.Duration
 	// Publish is called before the consequence is sent. It must not call the supervisor.
@@ -111,7 +114,7 @@ func (s *Supervisor) began(f *failure) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.init()
-	name := f.child.GetId()
+	name := s.key(f.child.GetId())
 	h := s.histories[name]
 	if h == nil {
 		h = &History{}
@@ -126,6 +129,13 @@ func (s *Supervisor) began(f *failure) bool {
 	return true
 }
 
+func (s *Supervisor) key(child string) string {
+	if s.Key == nil {
+		return child
+	}
+	return s.Key(child)
+}
+
 func (s *Supervisor) init() {
 	if s.histories == nil {
 		s.histories, s.pending, s.ended = map[string]*History{}, map[string]*failure{}, map[string]bool{}
@@ -136,7 +146,7 @@ func (s *Supervisor) init() {
 func (s *Supervisor) conclude(f *failure, answer Answer, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	name := f.child.GetId()
+	name := s.key(f.child.GetId())
 	if s.pending[name] != f || f.decided {
 		return
 	}
@@ -161,7 +171,7 @@ func (s *Supervisor) giveUp(f *failure, answer Answer, ended bool) {
 func (s *Supervisor) restart(f *failure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if name := f.child.GetId(); s.pending[name] == f {
+	if name := s.key(f.child.GetId()); s.pending[name] == f {
 		delete(s.pending, name)
 		f.supervisor.RestartChildren(f.child)
 	}
@@ -173,7 +183,8 @@ func (s *Supervisor) End(children ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.init()
-	for _, name := range children {
+	for _, child := range children {
+		name := s.key(child)
 		s.ended[name] = true
 		if f := s.pending[name]; f != nil {
 			delete(s.pending, name)
@@ -187,6 +198,7 @@ func (s *Supervisor) End(children ...string) {
 func (s *Supervisor) Forget(child string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	child = s.key(child)
 	delete(s.histories, child)
 	delete(s.pending, child)
 	delete(s.ended, child)

@@ -19,10 +19,12 @@ const (
 	LeaseFailed
 	// LeaseStandby: this node follows its changelog for another one, and answers those who allow that it is behind.
 	LeaseStandby
+	// LeaseGivenUp: it was here, and this node's member has left the group with it, because its thread is stuck.
+	LeaseGivenUp
 )
 
 func (l Lease) String() string {
-	return [...]string{"none", "opening", "restoring", "serving", "revoked", "failed", "standby"}[l]
+	return [...]string{"none", "opening", "restoring", "serving", "revoked", "failed", "standby", "given up"}[l]
 }
 
 // Situation is everything that the answer to a question depends on, as published at one moment.
@@ -132,11 +134,14 @@ func (s *Situation) assigned() bool {
 	return false
 }
 
-// notHere: another node owns it, or every thread of this node runs and none has it. A thread that is still rebalancing
+// notHere: another node owns it or is about to, or every thread of this node runs and none has it. A thread that is still rebalancing
 // may yet get it.
 func (s *Situation) notHere() bool {
 	if s.Group || s.serves() {
 		return false
+	}
+	if s.Lease == LeaseGivenUp {
+		return true
 	}
 	if s.assigned() {
 		return s.OwnerElsewhere && s.leaving()

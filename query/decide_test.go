@@ -158,7 +158,7 @@ func every(f func(Situation)) {
 	bools := []bool{false, true}
 	for n := lifecycle.NodeCreated; n <= lifecycle.NodeError; n++ {
 		for th := -1; th <= int(lifecycle.ThreadError); th++ {
-			for l := LeaseNone; l <= LeaseStandby; l++ {
+			for l := LeaseNone; l <= LeaseGivenUp; l++ {
 				for bits := range 1 << 6 {
 					on := func(bit int) bool { return bools[bits>>bit&1] }
 					s := Situation{Node: n, HasThread: th >= 0, Declared: !on(0), Held: on(1), Lease: l, LeaseEpoch: 7,
@@ -225,7 +225,7 @@ func TestDecideMatrix(t *testing.T) {
 	fmt.Fprintln(&b, "# node thread lease: the kind when acquiring | with a View of this lease")
 	for n := lifecycle.NodeCreated; n <= lifecycle.NodeError; n++ {
 		for th := -1; th <= int(lifecycle.ThreadError); th++ {
-			for l := LeaseNone; l <= LeaseStandby; l++ {
+			for l := LeaseNone; l <= LeaseGivenUp; l++ {
 				s := with(node(n), lease(l), noThread)
 				name := "-"
 				if th >= 0 {

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"runtime"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/millrace-io/millrace/actors"
 	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/record"
 )
 
@@ -27,6 +29,8 @@ type Spec struct {
 	Stores StoreActors
 	// Ended is called once, from the actor, when the thread has stopped cleanly.
 	Ended func(name string)
+	// Before is the epoch of the last incarnation of an actor that this one replaces; 0 if there was none.
+	Before uint64
 }
 
 // Stop is the message that ends a thread cleanly: a last commit, every store closed, NOT_RUNNING. The group membership
@@ -82,11 +86,13 @@ type Actor struct {
 	// children are the store actors by task.
 	children map[record.TaskID][]*actor.PID
 	stopping bool
+	// abandoned says that nobody waits for the loop any more, or listens to it.
+	abandoned atomic.Bool
 }
 
 // Props makes thread actors. Each restart of the same actor is a new incarnation with the next epoch.
 func Props(spec Spec, opts ...actor.PropsOption) *actor.Props {
-	epoch := uint64(0)
+	epoch := spec.Before
 	return actor.PropsFromProducer(func() actor.Actor {
 		epoch++
 		return &Actor{spec: spec, epoch: epoch, children: map[record.TaskID][]*actor.PID{}}
@@ -100,6 +106,9 @@ func (a *Actor) Receive(ctx actor.Context) {
 		a.start(ctx)
 	case *Stop:
 		a.askToStop()
+	case Abandon:
+		a.abandoned.Store(true)
+		ctx.Stop(ctx.Self())
 	case taskRunning:
 		a.serve(ctx, m)
 	case taskGone:
@@ -132,7 +141,7 @@ func (a *Actor) askToStop() {
 // join waits for the loop's goroutine. It has ended already when the actor restarts; when the actor is stopped from
 // outside, its stop is the loop's.
 func (a *Actor) join() {
-	if a.stop == nil {
+	if a.stop == nil || a.abandoned.Load() {
 		return
 	}
 	a.askToStop()
@@ -187,7 +196,12 @@ func (a *Actor) retire(ctx actor.Context, id record.TaskID) {
 func (a *Actor) run(loop *Loop, slot *Slot) {
 	defer close(a.ended)
 	err := a.drive(loop, slot)
+	if a.abandoned.Load() {
+		return
+	}
 	if !errors.Is(err, ErrDone) {
+		slot.Pulse.begin(time.Now()) // it closes processors, which is user code
+		defer slot.Pulse.end()
 		loop.Fail(time.Now(), err)
 		err = a.failure(err)
 	}
@@ -209,16 +223,29 @@ func (a *Actor) drive(loop *Loop, slot *Slot) (err error) {
 			err = &actors.Panic{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	loop.Start(time.Now())
+	now := time.Now()
+	slot.Pulse.begin(now)
+	defer slot.Pulse.end()
+	loop.Start(now)
+	speed := pace{loop.cfg.Budget, loop.cfg.Budget}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	stop := a.stop
 	for {
-		next, err := loop.Step(time.Now())
+		now = time.Now()
+		slot.Pulse.begin(now)
+		next, err := loop.Step(now)
+		slot.Pulse.end()
+		if a.abandoned.Load() {
+			return errAbandoned
+		}
 		if err != nil {
 			return err
 		}
-		wait := time.Until(next)
+		after := time.Now()
+		speed.took(after.Sub(now))
+		loop.SetBudget(speed.now)
+		wait := next.Sub(after)
 		if wait <= 0 {
 			// Readers share the cores with this loop; without a yield each of them waits for a time slice.
 			runtime.Gosched()
@@ -244,18 +271,44 @@ func (a *Actor) drive(loop *Loop, slot *Slot) (err error) {
 	}
 }
 
+// errAbandoned ends a loop that has come back after it was given up.
+var errAbandoned = errors.New("thread: abandoned")
+
 // teller tells the actor what its loop does, beside the watcher of the node.
 type teller struct {
 	Watcher
 	actor *Actor
 }
 
+// Became implements Watcher.
+func (t *teller) Became(s lifecycle.ThreadStatus) {
+	if !t.actor.abandoned.Load() {
+		t.Watcher.Became(s)
+	}
+}
+
+// Assignment implements Watcher.
+func (t *teller) Assignment(member string, data []byte) (more bool, live []string) {
+	if t.actor.abandoned.Load() {
+		return false, nil
+	}
+	return t.Watcher.Assignment(member, data)
+}
+
+// Running implements Watcher.
 func (t *teller) Running(id record.TaskID, at broker.Offsets) {
+	if t.actor.abandoned.Load() {
+		return
+	}
 	t.Watcher.Running(id, at)
 	t.actor.root.Send(t.actor.self, taskRunning{t.actor.epoch, id})
 }
 
+// Gone implements Watcher.
 func (t *teller) Gone(id record.TaskID) {
+	if t.actor.abandoned.Load() {
+		return
+	}
 	t.Watcher.Gone(id)
 	t.actor.root.Send(t.actor.self, taskGone{t.actor.epoch, id})
 }

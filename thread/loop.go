@@ -63,6 +63,9 @@ type Loop struct {
 	// resets are the Positions.Resolve calls for partitions of running tasks whose position fell out of the log.
 	resets map[uint64]*entry
 
+	// budget is how many records a step takes from one task.
+	budget int
+
 	stopping bool
 	events   []broker.Event
 	now      time.Time
@@ -93,7 +96,7 @@ type entry struct {
 // NewLoop returns an incarnation in CREATED.
 func NewLoop(cfg Config) *Loop {
 	return &Loop{
-		cfg: cfg, slot: cfg.Slot, machine: lifecycle.NewMachine(&lifecycle.ThreadTable, cfg.Slot.Name),
+		cfg: cfg, slot: cfg.Slot, budget: cfg.Budget, machine: lifecycle.NewMachine(&lifecycle.ThreadTable, cfg.Slot.Name),
 		tasks: map[record.TaskID]*entry{}, resets: map[uint64]*entry{}, fences: map[uint64]string{},
 	}
 }
@@ -122,6 +125,9 @@ func (l *Loop) Start(now time.Time) {
 
 // State is the published state.
 func (l *Loop) State() lifecycle.Thread { return l.machine.State() }
+
+// SetBudget changes how many records a step takes from one task, at least one.
+func (l *Loop) SetBudget(n int) { l.budget = max(1, n) }
 
 // Stop asks for a clean end: a last commit, then every task closed. Step reports when it is done.
 func (l *Loop) Stop() { l.stopping = true }

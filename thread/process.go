@@ -44,7 +44,7 @@ func (l *Loop) process() (busy bool, err error) {
 		if e.revoking { // what it took up would need yet another commit before it can go
 			continue
 		}
-		n, err := e.task.Process(l.now, l.cfg.Budget)
+		n, err := e.task.Process(l.now, l.budget)
 		if err != nil {
 			return false, err
 		}
@@ -53,7 +53,7 @@ func (l *Loop) process() (busy bool, err error) {
 		}
 		// Also without a record: a batch of markers alone is consumed as it arrives.
 		e.task.Credits(l.credit)
-		busy = busy || n == l.cfg.Budget
+		busy = busy || n == l.budget
 	}
 	l.slot.Producer.Tick(l.now)
 	return busy, nil

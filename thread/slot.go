@@ -18,6 +18,8 @@ type Slot struct {
 	Group    Group
 	Fetcher  Fetcher
 	Producer Producer
+	// Pulse is the sign of life of the incarnation that holds the slot.
+	Pulse Pulse
 	// TransactionalID is the producer's; empty at least once, and that is what tells the two guarantees apart.
 	TransactionalID string
 	// Member is who commits: the group and the instance id are the node's to fill in, the rest comes with each generation.

@@ -17,6 +17,8 @@ type threadHealth struct {
 	State string `json:"state"`
 	Epoch uint64 `json:"epoch"`
 	Cause string `json:"cause,omitempty"`
+	// Stuck: its loop has not stepped for too long; what it has committed is readable.
+	Stuck bool `json:"stuck,omitempty"`
 }
 
 // health tells causes on this machine only: their text may hold paths and addresses of it.
@@ -25,7 +27,7 @@ func (h *handler) health(r *http.Request) health {
 	here := net.ParseIP(host).IsLoopback()
 	out := health{State: h.node.State().String(), Threads: []threadHealth{}}
 	for _, t := range h.node.Threads() {
-		th := threadHealth{Name: t.Name, State: t.State.String(), Epoch: t.Epoch}
+		th := threadHealth{Name: t.Name, State: t.State.String(), Epoch: t.Epoch, Stuck: t.Stuck}
 		switch {
 		case t.Cause != nil && here:
 			th.Cause = t.Cause.Error()

@@ -1979,6 +1979,8 @@ type Reply struct {
 	Lag     int64 `protobuf:"varint,6,opt,name=lag,proto3" json:"lag,omitempty"`
 	// The node is paused: the store is as it was when it was paused.
 	Paused bool `protobuf:"varint,7,opt,name=paused,proto3" json:"paused,omitempty"`
+	// The thread that writes the store has not stepped for too long: the store is as it was when that began.
+	Stuck bool `protobuf:"varint,8,opt,name=stuck,proto3" json:"stuck,omitempty"`
 	// Types that are valid to be assigned to Answer:
 	//
 	//	*Reply_Failure
@@ -2070,6 +2072,13 @@ func (x *Reply) GetLag() int64 {
 func (x *Reply) GetPaused() bool {
 	if x != nil {
 		return x.Paused
+	}
+	return false
+}
+
+func (x *Reply) GetStuck() bool {
+	if x != nil {
+		return x.Stuck
 	}
 	return false
 }
@@ -2386,7 +2395,7 @@ const file_query_proto_rawDesc = "" +
 	"\areached\x18\x10 \x03(\v2\x1b.millrace.query.v1.PositionR\areachedB\f\n" +
 	"\n" +
 	"_partitionB\v\n" +
-	"\t_last_keyJ\x04\b\b\x10\t\"\xc9\x05\n" +
+	"\t_last_keyJ\x04\b\b\x10\t\"\xdf\x05\n" +
 	"\x05Reply\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x14\n" +
@@ -2394,7 +2403,8 @@ const file_query_proto_rawDesc = "" +
 	"\bposition\x18\x04 \x03(\v2\x1b.millrace.query.v1.PositionR\bposition\x12\x18\n" +
 	"\astandby\x18\x05 \x01(\bR\astandby\x12\x10\n" +
 	"\x03lag\x18\x06 \x01(\x03R\x03lag\x12\x16\n" +
-	"\x06paused\x18\a \x01(\bR\x06paused\x126\n" +
+	"\x06paused\x18\a \x01(\bR\x06paused\x12\x14\n" +
+	"\x05stuck\x18\b \x01(\bR\x05stuck\x126\n" +
 	"\afailure\x18\n" +
 	" \x01(\v2\x1a.millrace.query.v1.FailureH\x00R\afailure\x120\n" +
 	"\x05value\x18\v \x01(\v2\x18.millrace.query.v1.ValueH\x00R\x05value\x12-\n" +

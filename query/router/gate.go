@@ -262,7 +262,7 @@ func (g *gate) answered(id uint32, message any) {
 	g.mu.Lock()
 	p, waiting := g.outstanding[id]
 	delete(g.outstanding, id)
-	standby, lag := g.lease.state == query.LeaseStandby, g.lease.lag
+	standby, lag, thread := g.lease.state == query.LeaseStandby, g.lease.lag, g.lease.thread
 	g.mu.Unlock()
 	if !waiting || p.sender == nil {
 		return
@@ -281,7 +281,8 @@ func (g *gate) answered(id uint32, message any) {
 	if standby {
 		reply.Standby, reply.Lag = true, lag
 	}
-	reply.Paused = g.directory.current.Load().paused.Load()
+	r := g.directory.current.Load()
+	reply.Paused, reply.Stuck = r.paused.Load(), r.isStuck(thread)
 	g.reply(p.sender, reply)
 }
 

@@ -38,6 +38,8 @@ type Router struct {
 	directory *directory
 	opts      Options
 	paused    atomic.Bool
+	// stuck counts the threads that are flagged, so that answers look for theirs only if there is one.
+	stuck atomic.Int64
 
 	mu         sync.RWMutex
 	node       lifecycle.Node
@@ -133,8 +135,39 @@ func (r *Router) Node(s lifecycle.Node) {
 func (r *Router) Thread(s lifecycle.ThreadStatus) {
 	r.mu.Lock()
 	r.threads[s.Name] = s
+	r.countStuck()
 	r.mu.Unlock()
 	r.directory.published.Add(1)
+}
+
+// Stuck flags the answers of a thread's stores: it stands still, so they are as it has left them.
+func (r *Router) Stuck(thread string, stuck bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s, ok := r.threads[thread]; ok {
+		s.Stuck = stuck
+		r.threads[thread] = s
+		r.countStuck()
+	}
+}
+
+func (r *Router) countStuck() {
+	n := int64(0)
+	for _, s := range r.threads {
+		if s.Stuck {
+			n++
+		}
+	}
+	r.stuck.Store(n)
+}
+
+func (r *Router) isStuck(thread string) bool {
+	if r.stuck.Load() == 0 {
+		return false
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.threads[thread].Stuck
 }
 
 // Opening publishes that a store partition is assigned to a thread's incarnation and being opened.
@@ -181,6 +214,13 @@ func (r *Router) Revoked(store string, partition int32, to string) {
 	}
 	r.publish(store, partition, func(l *lease) {
 		*l = lease{state: query.LeaseRevoked, thread: l.thread, epoch: l.epoch}
+	})
+}
+
+// GivenUp says that the node's member has left the group with the partition: whoever gets it now, it is not asked for here.
+func (r *Router) GivenUp(store string, partition int32) {
+	r.publish(store, partition, func(l *lease) {
+		l.state, l.target, l.progress, l.err = query.LeaseGivenUp, nil, nil, nil
 	})
 }
 
