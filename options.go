@@ -251,9 +251,7 @@ func (o *options) validate(app string) error {
 			bad(option, "%s is not a positive duration", d)
 		}
 	}
-	if o.patience.Stuck <= 0 || o.patience.Poll < o.patience.Stuck {
-		bad("WithMaxPollInterval", "%s and WithStuckAfter(%s): use positive durations, the second not above the first", o.patience.Poll, o.patience.Stuck)
-	}
+	o.checkPatience(bad)
 	if o.replication < 1 && o.replication != -1 {
 		bad("WithReplication", "%d copies: use 1 or more, or -1 for the cluster's default", o.replication)
 	}
@@ -277,4 +275,10 @@ func (o *options) validate(app string) error {
 		o.stateDir = filepath.Join(os.TempDir(), "millrace-"+app)
 	}
 	return errors.Join(errs...)
+}
+
+func (o *options) checkPatience(bad func(option, problem string, args ...any)) {
+	if o.patience.Stuck <= 0 || o.patience.Poll < o.patience.Stuck {
+		bad("WithMaxPollInterval", "%s and WithStuckAfter(%s): use positive durations, the second not above the first", o.patience.Poll, o.patience.Stuck)
+	}
 }

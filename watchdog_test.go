@@ -84,8 +84,7 @@ func TestOverdueThreadIsGivenUp(t *testing.T) {
 		let := make(chan struct{})
 		failures := make(chan millrace.Failure, 8)
 		decide := make(chan struct{})
-		topo := blocking(t, let)
-		n := start(t, topo, onto(t, c, append(opts, millrace.WithStuckAfter(50*time.Millisecond), millrace.WithMaxPollInterval(300*time.Millisecond),
+		n := start(t, blocking(t, let), onto(t, c, append(opts, millrace.WithStuckAfter(50*time.Millisecond), millrace.WithMaxPollInterval(300*time.Millisecond),
 			millrace.WithUncaughtHandler(func(f millrace.Failure) millrace.Answer {
 				failures <- f
 				<-decide
@@ -107,11 +106,15 @@ func TestOverdueThreadIsGivenUp(t *testing.T) {
 		if s := n.State(); s != lifecycle.NodeRebalancing {
 			t.Error(s)
 		}
-		other := start(t, topo, onto(t, c, append(opts, millrace.WithStuckAfter(time.Minute))...)...)
+		free := make(chan struct{})
+		close(free)
+		other := start(t, blocking(t, free), onto(t, c, append(opts, millrace.WithStuckAfter(time.Minute))...)...)
 		await(t.Context(), t, func() bool { return other.OwnsAll() && len(n.Owned()) == 0 }, func() string { return fmt.Sprint(other.Owned(), n.Owned()) })
 		close(decide)
 		close(let)
-		await(t.Context(), t, func() bool { return len(n.Owned()) == 4 && len(other.Owned()) == 4 && n.State() == lifecycle.NodeRunning }, func() string { return fmt.Sprint(n.Threads(), n.Owned(), other.Owned()) })
+		await(t.Context(), t, func() bool {
+			return len(n.Owned()) == 4 && len(other.Owned()) == 4 && n.State() == lifecycle.NodeRunning
+		}, func() string { return fmt.Sprint(n.Threads(), n.Owned(), other.Owned()) })
 		if th := n.Threads()[0]; th.Epoch != 2 || th.State != lifecycle.ThreadRunning || th.Stuck {
 			t.Errorf("%+v", th)
 		}
