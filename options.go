@@ -1,6 +1,7 @@
 package millrace
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/millrace-io/millrace/actors"
+	"github.com/millrace-io/millrace/fault"
 	"github.com/millrace-io/millrace/query/remote"
 	"github.com/millrace-io/millrace/store"
 	"github.com/millrace-io/millrace/thread"
@@ -80,6 +82,9 @@ type options struct {
 	transaction    time.Duration
 	recordBytes    int
 	directory      func(*store.DirectoryOptions) // what a test changes
+	// fault breaks the node in tests; dial makes its connections, nil for the network's.
+	fault          fault.Hook
+	dial           func(ctx context.Context, network, address string) (net.Conn, error)
 	mechanism      string
 	user, password string
 	remoteAddr     string

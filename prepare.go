@@ -75,7 +75,7 @@ const restoresAtOnce = 4
 
 func (n *Node) kafkaConfig(role string) kafka.Config {
 	return kafka.Config{Brokers: n.opts.brokers, ClientID: "millrace-" + n.app + "-" + role, Logger: n.opts.logger,
-		TLS: n.opts.tls, User: n.opts.user, Password: n.opts.password, Mechanism: n.opts.mechanism}
+		TLS: n.opts.tls, User: n.opts.user, Password: n.opts.password, Mechanism: n.opts.mechanism, Dial: n.opts.dial}
 }
 
 // changelogReader is the kafka room's reader as the store room asks for it.

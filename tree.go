@@ -176,7 +176,7 @@ func (t *tree) threadProps(s *slot) *actor.Props {
 			Sources: func(id record.TaskID) []record.TopicPartition { return n.plan.Load().sources(id) },
 
 			NewTask:        n.newTask,
-			CommitInterval: n.opts.commitInterval, UncommittedBytes: 64 << 20, BufferedBytes: 32 << 20, Budget: 1000, Log: n.opts.logger,
+			CommitInterval: n.opts.commitInterval, UncommittedBytes: 64 << 20, BufferedBytes: 32 << 20, Budget: 1000, Log: n.opts.logger, Fault: n.opts.fault,
 		},
 		Stores: states, Before: s.before,
 		Ended: func(name string) { t.end(name) },
@@ -187,6 +187,7 @@ func (t *tree) threadProps(s *slot) *actor.Props {
 func (n *Node) newTask(id record.TaskID, state task.State, producer task.Producer) (*task.Task, error) {
 	p := n.plan.Load()
 	cfg := task.Config{ID: id, Sources: p.sources(id), State: state, Producer: producer, CacheBytes: n.opts.cacheBytes / int64(max(1, len(p.tasks())))}
+	cfg.Fault = n.opts.fault
 	for _, st := range p.stores(id) {
 		c := task.StoreConfig{Name: st.Name}
 		if st.Changelog {
@@ -235,7 +236,7 @@ func (n *Node) newSlot(name string) (*slot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Group, s.Fetcher, s.Producer = s.group, s.fetcher, s.producer
+	s.Group, s.Fetcher, s.Producer = s.group, s.fetcher, breakable(s.producer, s.Slot, n.opts.fault)
 	return s, nil
 }
 

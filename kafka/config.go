@@ -29,7 +29,9 @@ type Config struct {
 	User, Password, Mechanism string
 	// DialTimeout is 5 s unless set; RequestTimeout, for requests that do not wait by design, 15 s.
 	DialTimeout, RequestTimeout time.Duration
-	Logger                      *slog.Logger
+	// Dial makes connections; nil for net.Dialer. DialTimeout applies to either.
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	Logger *slog.Logger
 }
 
 // String leaves the password and the keys of TLS out.
@@ -121,19 +123,26 @@ func (c Config) requestTimeout() time.Duration {
 // keepingDialer remembers the connection that it made. Broker.Close waits for pending answers; closing this does not.
 type keepingDialer struct {
 	timeout time.Duration
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	ctx     context.Context // ends with cut, and a dial that is under way with it
 	cancel  context.CancelFunc
 	conn    chan net.Conn // holds the last connection, one at most
 }
 
-func newKeepingDialer(timeout time.Duration) *keepingDialer {
+func newKeepingDialer(cfg Config) *keepingDialer {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &keepingDialer{timeout: timeout, ctx: ctx, cancel: cancel, conn: make(chan net.Conn, 1)}
+	d := &keepingDialer{timeout: cfg.dialTimeout(), dial: cfg.Dial, ctx: ctx, cancel: cancel, conn: make(chan net.Conn, 1)}
+	if d.dial == nil {
+		d.dial = new(net.Dialer).DialContext
+	}
+	return d
 }
 
 // Dial implements the library's dialer.
 func (d *keepingDialer) Dial(network, addr string) (net.Conn, error) {
-	c, err := (&net.Dialer{Timeout: d.timeout}).DialContext(d.ctx, network, addr)
+	ctx, cancel := context.WithTimeout(d.ctx, d.timeout)
+	defer cancel()
+	c, err := d.dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func (l *link) openUntil(ctx context.Context) (*sarama.Broker, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
-	d, over := newKeepingDialer(l.cfg.dialTimeout()), make(chan struct{})
+	d, over := newKeepingDialer(l.cfg), make(chan struct{})
 	l.dialer, l.opening = d, over
 	l.mu.Unlock()
 	defer close(over)

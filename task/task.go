@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/fault"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/topology"
@@ -75,6 +76,8 @@ type Config struct {
 	MaxIdle time.Duration
 	// CacheBytes is what the clean cells of all stores of the task may hold. Dirty ones are bounded by commits.
 	CacheBytes int64
+	// Fault is where a test breaks the task; nil otherwise.
+	Fault fault.Hook
 	// Dropped counts records that were left out on purpose; nil is allowed.
 	Dropped func(reason string)
 }
@@ -221,8 +224,22 @@ func (t *Task) init() (err error) {
 		if b.process, err = t.chain.Source(b.source.Topic); err != nil {
 			return err
 		}
+		if t.cfg.Fault != nil {
+			b.process = t.breakable(b)
+		}
 	}
 	return nil
+}
+
+// breakable is a source that a test may break before each record. Other tasks have the source itself.
+func (t *Task) breakable(b *buffer) func(*record.Raw) error {
+	process := b.process
+	return func(r *record.Raw) error {
+		if err := t.cfg.Fault.At(fault.Site{Point: fault.TaskProcess, Task: t.cfg.ID, Source: b.source, Offset: r.Offset}); err != nil {
+			return err
+		}
+		return process(r)
+	}
 }
 
 // initHandlers finds the dead-letter topic. One that does not exist fails the Start, not the first record that fails.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/fault"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/task"
 )
@@ -92,6 +93,9 @@ func (l *Loop) asked() bool {
 
 // beginCommit freezes every running task and sends what it has to send.
 func (l *Loop) beginCommit() error {
+	if err := l.fault(fault.CommitFlush); err != nil {
+		return err
+	}
 	c := &commit{units: map[record.TaskID]unit{}, number: l.slot.begin(l.now)}
 	var stamp task.Stamp
 	if l.slot.exactlyOnce() {
@@ -123,6 +127,9 @@ func (l *Loop) onFlushed(f broker.Flushed) error {
 	c.addEnds(f.Ends)
 	if len(f.Refused) > 0 {
 		return l.amend(c, f.Refused)
+	}
+	if err := l.fault(fault.CommitOffsets); err != nil {
+		return err
 	}
 	l.endTransaction(c)
 	return nil
@@ -212,8 +219,7 @@ func (l *Loop) onOffsetsCommitted(o broker.OffsetsCommitted) error {
 	if o.Err != nil {
 		return l.commitFailed(o.Err)
 	}
-	l.committed(l.commit)
-	return nil
+	return l.committed(l.commit)
 }
 
 // onTransactionEnded: exactly once, Kafka says committed.
@@ -225,12 +231,14 @@ func (l *Loop) onTransactionEnded(t broker.TransactionEnded) error {
 		return l.commitFailed(t.Err)
 	}
 	l.slot.fenced = 0
-	l.committed(l.commit)
-	return nil
+	return l.committed(l.commit)
 }
 
 // committed: only now does the interval reach the state on disk.
-func (l *Loop) committed(c *commit) {
+func (l *Loop) committed(c *commit) error {
+	if err := l.fault(fault.CommitEnd); err != nil {
+		return err
+	}
 	c.decided = true
 	for _, e := range l.everyTask() {
 		id, u := e.id, c.units[e.id]
@@ -238,10 +246,14 @@ func (l *Loop) committed(c *commit) {
 			continue
 		}
 		u.of.task.Committed(u.Unit)
+		if err := l.cfg.Fault.At(fault.Site{Point: fault.CommitApply, Thread: l.slot.Name, Task: id}); err != nil {
+			return err
+		}
 		c.applying++
 		l.cfg.States.Apply(id, l.cfg.Epoch, u.Unit, c.ends)
 	}
 	l.endCommitIfApplied()
+	return nil
 }
 
 func (l *Loop) onApplied(a UnitApplied) error {

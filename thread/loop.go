@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/fault"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/task"
@@ -33,6 +34,8 @@ type Config struct {
 	// Budget is how many records one step takes from one task before it looks at the next.
 	Budget int
 	Log    *slog.Logger
+	// Fault is where a test breaks the loop; nil otherwise.
+	Fault fault.Hook
 }
 
 // Loop is one incarnation of a stream thread: poll, process, commit, as a state machine that is driven by Step. It
@@ -143,6 +146,9 @@ var ErrDone = errors.New("thread: stopped")
 func (l *Loop) Step(now time.Time) (next time.Time, err error) {
 	l.now = now
 	l.countBlocked()
+	if err := l.fault(fault.ThreadPoll); err != nil {
+		return now, err
+	}
 	l.events = l.slot.Inbox.Poll(l.events[:0])
 	for i, e := range l.events {
 		l.events[i] = nil
@@ -171,6 +177,10 @@ func (l *Loop) Step(now time.Time) (next time.Time, err error) {
 		return now, nil
 	}
 	return l.deadline(), nil
+}
+
+func (l *Loop) fault(p fault.Point) error {
+	return l.cfg.Fault.At(fault.Site{Point: p, Thread: l.slot.Name})
 }
 
 func doneIf(done bool) error {

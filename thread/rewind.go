@@ -145,7 +145,7 @@ func (l *Loop) resolved(o broker.OffsetsFetched) error {
 	l.cfg.Log.Info("found out how a commit ended", "thread", l.slot.Name, "committed", done)
 	if done {
 		l.commit = c
-		l.committed(c)
+		return l.committed(c)
 	}
 	return nil
 }

@@ -35,14 +35,15 @@ var rules = []rule{
 	{room: "broker", ours: []string{"record"}},
 	{room: "assign", ours: []string{"record"}},
 	{room: "topology", ours: []string{"record"}},
-	{room: "task", ours: []string{"record", "topology", "lifecycle", "broker"}},
+	{room: "fault", ours: []string{"record"}},
+	{room: "task", ours: []string{"record", "topology", "lifecycle", "broker", "fault"}},
 	{room: "query/router", ours: []string{"query", "record", "lifecycle", "actors"}, theirs: []string{"protoactor"}},
 	{room: "query/remote", ours: []string{"query", "record", "lifecycle", "actors"}, theirs: []string{"protoactor"}},
 	{room: "query/httpapi", ours: []string{"query", "record", "lifecycle", "actors"}},
 	{room: "query", ours: []string{"record", "lifecycle"}},
 	{room: "actors", ours: []string{"lifecycle"}, theirs: []string{"protoactor"}},
-	{room: "store", ours: []string{"record", "lifecycle", "broker", "query", "actors"}, theirs: []string{"pebble", "protoactor"}},
-	{room: "thread", ours: []string{"task", "record", "topology", "lifecycle", "broker", "assign", "actors", "query"}, theirs: []string{"protoactor"}},
+	{room: "store", ours: []string{"record", "lifecycle", "broker", "query", "actors", "fault"}, theirs: []string{"pebble", "protoactor"}},
+	{room: "thread", ours: []string{"task", "record", "topology", "lifecycle", "broker", "assign", "actors", "query", "fault"}, theirs: []string{"protoactor"}},
 	{room: "kafka/embedded", theirs: []string{"kfake"}},
 	{room: "kafka", ours: []string{"record", "broker"}, theirs: []string{"sarama"}},
 	{room: "cli", ours: []string{"*", "cli"}},
@@ -64,7 +65,7 @@ var rules = []rule{
 }
 
 // leaves may import nothing from outside but Protobuf.
-var leaves = []string{"record", "lifecycle", "broker", "assign"}
+var leaves = []string{"record", "lifecycle", "broker", "assign", "fault"}
 
 func ruleOf(room string) (rule, bool) {
 	for _, r := range rules {

@@ -1,0 +1,78 @@
+package fault
+
+import (
+	"slices"
+
+	"github.com/millrace-io/millrace/record"
+)
+
+// Point is a place in the runtime.
+type Point string
+
+// The points. An error is what the runtime would have met there; what it does then is the table of docs/supervision.md.
+const (
+	// ThreadPoll is once in each step of a thread's loop, before events are taken in. An error ends the incarnation.
+	ThreadPoll Point = "thread.poll"
+	// TaskProcess is before each record. An error is the processor's.
+	TaskProcess Point = "task.process"
+	// CommitFlush is before a commit freezes the tasks and sends what they have; CommitOffsets when all of that is
+	// acknowledged, before the offsets are sent; CommitEnd when Kafka has said committed, before anything is made of that;
+	// CommitApply before a task's unit is handed to its store. An error ends the incarnation. An incarnation that ends at one
+	// of them has done all that lies before it.
+	CommitFlush   Point = "commit.flush"
+	CommitOffsets Point = "commit.offsets"
+	CommitEnd     Point = "commit.end"
+	CommitApply   Point = "commit.apply"
+	// StoreOpen is before a task's state is opened, StoreGet before a point read of a task or a query, StorePut before a unit
+	// is written, StoreFlush before one reaches the disk, StoreClose before the state is closed. An error is the engine's.
+	StoreOpen  Point = "store.open"
+	StoreGet   Point = "store.get"
+	StorePut   Point = "store.put"
+	StoreFlush Point = "store.flush"
+	StoreClose Point = "store.close"
+	// RestoreBatch is before each batch of a changelog is written to a store. An error ends the restore.
+	RestoreBatch Point = "restore.batch"
+	// QueryReceive is when a store actor has a question, QueryReply before it sends an answer. An error is the answer.
+	QueryReceive Point = "query.receive"
+	QueryReply   Point = "query.reply"
+	// ProducerAppend is before a record is handed to a thread's producer, ProducerFlush, ProducerCommit and ProducerAbort
+	// before those are asked for. An error at the first ends the incarnation; at the next two it is an answer that aborts the
+	// interval; at the last one it is fatal.
+	ProducerAppend Point = "producer.append"
+	ProducerFlush  Point = "producer.flush"
+	ProducerCommit Point = "producer.commit"
+	ProducerAbort  Point = "producer.abort"
+)
+
+var points = []Point{
+	ThreadPoll, TaskProcess, CommitFlush, CommitOffsets, CommitEnd, CommitApply,
+	StoreOpen, StoreGet, StorePut, StoreFlush, StoreClose, RestoreBatch, QueryReceive, QueryReply,
+	ProducerAppend, ProducerFlush, ProducerCommit, ProducerAbort,
+}
+
+// Points are all of them.
+func Points() []Point { return slices.Clone(points) }
+
+// Site is where a point was reached; what does not apply is empty.
+type Site struct {
+	Point  Point
+	Thread string
+	Task   record.TaskID
+	// Store is a store's name.
+	Store string
+	// Source and Offset are the record, at TaskProcess; Source is where to, at ProducerAppend.
+	Source record.TopicPartition
+	Offset int64
+}
+
+// Hook is called at each point, on the goroutine that has reached it. It may return an error, panic, or take its time; it
+// must be safe for use from many goroutines.
+type Hook func(Site) error
+
+// At calls the hook, if there is one.
+func (h Hook) At(s Site) error {
+	if h == nil {
+		return nil
+	}
+	return h(s)
+}
