@@ -54,15 +54,15 @@ type StateChange struct {
 	Missed int
 }
 
-// Events yields every transition of the node, its threads, tasks and stores from the start of the loop over it, until ctx
-// ends. It holds 256 events for its reader; one that is slower misses some, which the next event counts. Nothing ever
+// Events yields every transition of the node, its threads, tasks and stores from the call on, until the first loop over it
+// or ctx ends. It holds 256 events for its reader; one that is slower misses some, which the next event counts. Nothing ever
 // waits for a reader.
 func (n *Node) Events(ctx context.Context) iter.Seq[Event] {
 	return n.status.board.hub.read(ctx, 256, func(Event) bool { return true })
 }
 
-// Watch yields the changes of node and thread states from the start of the loop over it, until ctx ends. A reader that is
-// too slow misses some; the next change says how many. Events has those of tasks and stores too.
+// Watch yields the changes of node and thread states from the call on, until the first loop over it or ctx ends. A reader
+// that is too slow misses some; the next change says how many. Events has those of tasks and stores too.
 func (n *Node) Watch(ctx context.Context) iter.Seq[StateChange] {
 	events := n.status.board.hub.read(ctx, 64, func(e Event) bool { return e.New != "" && (e.Kind == KindNode || e.Kind == KindThread) })
 	return func(yield func(StateChange) bool) {
@@ -126,11 +126,13 @@ func (h *hub) remove(r *reader) {
 	h.readers = slices.DeleteFunc(h.readers, func(o *reader) bool { return o == r })
 }
 
-// read yields events from now on until ctx ends or the reader stops.
+// read yields events from now on until ctx ends or the reader stops. It listens before the loop begins: who is about to make
+// something happen could not know otherwise when it may.
 func (h *hub) read(ctx context.Context, room int, wants func(Event) bool) iter.Seq[Event] {
+	r := &reader{events: make(chan Event, room), wants: wants}
+	h.add(r)
+	context.AfterFunc(ctx, func() { h.remove(r) })
 	return func(yield func(Event) bool) {
-		r := &reader{events: make(chan Event, room), wants: wants}
-		h.add(r)
 		defer h.remove(r)
 		for {
 			select {

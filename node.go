@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -169,6 +170,9 @@ type ShutdownOption func(*options)
 
 // Leave overrules WithLeaveGroup for this end.
 func Leave(leave bool) ShutdownOption { return func(o *options) { o.leave = leave } }
+
+// Within overrules WithShutdownTimeout for this end.
+func Within(d time.Duration) ShutdownOption { return func(o *options) { o.stopTimeout = d } }
 
 // State is the node's published state.
 func (n *Node) State() lifecycle.Node { return n.status.state() }

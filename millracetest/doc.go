@@ -14,4 +14,13 @@
 //   - Time moves by [Driver.Advance] alone. Punctuations on the wall clock happen there.
 //
 // A Driver belongs to one goroutine, but for its questions, which any goroutine may ask.
+//
+// # Breaking nodes
+//
+// A [Cluster] is an application of real nodes on the embedded broker. Each [Member] can be stopped, killed, paused, and cut
+// off, and has [Faults] of its own, which decide what happens at the points of package fault: an error, a panic, a delay,
+// a wait. Its [Probe] keeps everything that the node publishes, so that a test can say what must have been seen, and prints
+// it as a transcript when it was not.
+//
+// Nothing here sleeps: a test waits for a state, an event, or a fault that has fired, and fails after [Patience].
 package millracetest

@@ -21,7 +21,10 @@ import (
 	"github.com/millrace-io/millrace/topology"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The client library's metrics have one goroutine for ever.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
 
 var (
 	lines  = topology.NewTopic("lines", codec.String, codec.String)

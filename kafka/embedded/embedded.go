@@ -9,9 +9,11 @@ import (
 // Cluster is a running embedded cluster.
 type Cluster struct{ fake *kfake.Cluster }
 
-// Start runs three brokers on free ports of 127.0.0.1. Further options of the fake apply after that.
+// Start runs three brokers on free ports of 127.0.0.1. Sessions may be as short as 100 ms, where a real broker's default is
+// 6 s at least, so that tests of death need not last. Further options of the fake apply after that.
 func Start(opts ...kfake.Opt) (*Cluster, error) {
-	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(3)}, opts...)...)
+	own := []kfake.Opt{kfake.NumBrokers(3), kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "100"})}
+	c, err := kfake.NewCluster(append(own, opts...)...)
 	if err != nil {
 		return nil, fmt.Errorf("embedded: start: %w", err)
 	}

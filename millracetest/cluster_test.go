@@ -1,0 +1,132 @@
+package millracetest_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/fault"
+	"github.com/millrace-io/millrace/lifecycle"
+	"github.com/millrace-io/millrace/millracetest"
+)
+
+// counting is a cluster with the word count's topics.
+func counting(t *testing.T) *millracetest.Cluster {
+	t.Helper()
+	c := millracetest.NewCluster(t, "app")
+	c.CreateTopic("lines", 4)
+	c.CreateTopic("totals", 4)
+	return c
+}
+
+func feed(c *millracetest.Cluster, words ...string) {
+	var records []millracetest.Record[string, string]
+	for i, w := range words {
+		records = append(records, line(w).In(int32(i%4)))
+	}
+	millracetest.Produce(c, lines, records...)
+}
+
+func exactly(t *testing.T, c *millracetest.Cluster, want map[string]int64) {
+	t.Helper()
+	same(t, millracetest.Latest(millracetest.Consume(c, totals)), want)
+}
+
+func TestClusterCountsAcrossMembers(t *testing.T) {
+	c := counting(t)
+	a := c.Start(wordCount(t, new(int)))
+	feed(c, "x y", "x")
+	a.Drain()
+	b := c.Start(wordCount(t, new(int)))
+	b.Await("the two share the tasks", func() bool { return len(a.Owned()) > 0 && len(b.Owned()) > 0 && len(a.Owned())+len(b.Owned()) == 8 })
+	c.MoveLeader("lines", 0)
+	feed(c, "y", "y", "z", "x")
+	a.Drain()
+	exactly(t, c, map[string]int64{"x": 3, "y": 3, "z": 1})
+	a.Stop()
+	b.Await("the other one has all", func() bool { return len(b.Owned()) == 8 })
+	feed(c, "z")
+	b.Drain()
+	b.Rebalance()
+	exactly(t, c, map[string]int64{"x": 3, "y": 3, "z": 2})
+	b.Stop()
+}
+
+// A member that is killed is replaced after its session, and one that comes back in its place goes on at once.
+func TestKilledMemberComesBack(t *testing.T) {
+	c := counting(t)
+	a := c.Start(wordCount(t, new(int)))
+	feed(c, "x y", "x")
+	a.Drain()
+	a.Kill()
+	feed(c, "y", "y")
+	b := c.Again(a, wordCount(t, new(int)))
+	b.Drain()
+	exactly(t, c, map[string]int64{"x": 2, "y": 3})
+}
+
+// A member that is cut off for longer than its session loses its tasks to another, and gets some back.
+func TestPartitionedAndPausedMembersAreNoDanger(t *testing.T) {
+	for name, stop := range map[string]func(m *millracetest.Member) (goOn func()){
+		"partition": func(m *millracetest.Member) func() { m.Partition(); return m.Heal },
+		"pause":     func(m *millracetest.Member) func() { m.Pause(); return m.Resume },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := counting(t)
+			a := c.Start(wordCount(t, new(int)))
+			b := c.Start(wordCount(t, new(int)))
+			b.Await("the two share the tasks", func() bool { return len(a.Owned()) > 0 && len(a.Owned())+len(b.Owned()) == 8 })
+			feed(c, "x y", "x")
+			a.Drain()
+			goOn := stop(a)
+			feed(c, "x", "y", "z", "z")
+			b.Await("the other one has all", func() bool { return len(b.Owned()) == 8 })
+			b.Drain()
+			exactly(t, c, map[string]int64{"x": 3, "y": 2, "z": 2})
+			goOn()
+			feed(c, "z", "z", "z", "z")
+			a.Await("it has tasks again", func() bool { return len(a.Owned()) > 0 && len(a.Owned())+len(b.Owned()) == 8 })
+			b.Drain()
+			exactly(t, c, map[string]int64{"x": 3, "y": 2, "z": 6})
+		})
+	}
+}
+
+var errInjected = errors.New("injected")
+
+func TestProbeSeesARestart(t *testing.T) {
+	c := counting(t)
+	m := c.Start(wordCount(t, new(int)), millrace.WithThreads(1))
+	m.Faults.At(fault.CommitEnd).Error(errInjected)
+	feed(c, "x")
+	m.Faults.AwaitFired(t, fault.CommitEnd, 1)
+	m.Probe().AwaitSaw(t, "thread-1", lifecycle.ThreadRunning, lifecycle.ThreadRebalancing, lifecycle.ThreadRunning)
+	m.Drain()
+	exactly(t, c, map[string]int64{"x": 1})
+	causes := m.Probe().Causes("thread-1")
+	if len(causes) == 0 || !errors.Is(causes[0], errInjected) {
+		t.Errorf("%v", causes)
+	}
+	if text := m.Probe().String(); !strings.Contains(text, "because") || !strings.Contains(text, "injected") {
+		t.Errorf("the transcript does not tell it:\n%s", text)
+	}
+}
+
+func TestFaultsBlockAndGoOn(t *testing.T) {
+	c := counting(t)
+	m := c.Start(wordCount(t, new(int)))
+	release := m.Faults.At(fault.CommitFlush).Nth(2).Block()
+	feed(c, "x", "x")
+	m.Faults.AwaitFired(t, fault.CommitFlush, 1)
+	release()
+	m.Drain()
+	exactly(t, c, map[string]int64{"x": 2})
+	m.Faults.At(fault.TaskProcess).Times(2).Chance(0.5).Delay(time.Millisecond)
+	feed(c, "x", "x")
+	m.Drain()
+	if m.Faults.Reached(fault.TaskProcess) == 0 {
+		t.Error("no record was seen")
+	}
+}
