@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -268,9 +269,7 @@ func (o *options) validate(app string) error {
 			bad("WithEndpoint", "%q is not host:port", o.endpoint)
 		}
 	}
-	switch o.compression {
-	case "", "none", "gzip", "snappy", "lz4", "zstd":
-	default:
+	if !slices.Contains([]string{"", "none", "gzip", "snappy", "lz4", "zstd"}, o.compression) {
 		bad("WithCompression", "%q is not one of none, gzip, snappy, lz4, zstd", o.compression)
 	}
 	if problem := o.checkRemote(); problem != "" {
