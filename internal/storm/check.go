@@ -85,6 +85,9 @@ func (c *checker) take(a answer) {
 	default:
 		b.values++
 		c.values++
+		if a.partition >= 0 && a.partition < partitions {
+			c.served[a.partition] = a.began.Sub(c.origin)
+		}
 		if lie := c.lie(a); lie != "" {
 			c.lies++
 			c.note("lie: %s of %s, partition %d at %d: %s", a.key, c.name, a.partition, a.position, lie)

@@ -80,6 +80,9 @@ func TestLateAndUntypedAnswersAreFound(t *testing.T) {
 // calmly is a tally of a run of 40 s with a fault at 10 s and so many answers in each second, of which some are bad.
 func calmly(change func(second int, b *bucket, t *tally)) (*tally, []time.Duration) {
 	t := &tally{kinds: map[query.Kind]int{query.StreamThreadRebalancing: 1}}
+	for p := range t.served {
+		t.served[p] = 20 * time.Second
+	}
 	for i := range 400 {
 		b := bucket{queries: 1000, values: 1000}
 		change(i/10, &b, t)
@@ -96,6 +99,7 @@ func TestComplaints(t *testing.T) {
 		"neither a value nor a typed failure": func(_ int, _ *bucket, t *tally) { t.untyped = 1 },
 		"after their deadline":                func(_ int, _ *bucket, t *tally) { t.late = 1 },
 		"values were wrong":                   func(_ int, _ *bucket, t *tally) { t.lies = 1 },
+		"partition 2 ended in a value":        func(_ int, _ *bucket, t *tally) { t.served[2] = 10 * time.Second },
 		"nothing was tried":                   func(_ int, _ *bucket, t *tally) { clear(t.kinds) },
 		"questions per second":                share(func(b *bucket) { b.queries, b.values = 199, 199 }),
 		"want 99 %":                           share(func(b *bucket) { b.values = 989 }),
@@ -131,13 +135,13 @@ func TestTheShadowOfAFault(t *testing.T) {
 
 func TestTalliesAddUp(t *testing.T) {
 	var sum tally
-	for _, c := range []*checker{judged(answer{position: 5, count: 3}, answer{kind: query.Overloaded, began: origin.Add(time.Second)}), judged(answer{position: 5, count: 1})} {
+	for _, c := range []*checker{judged(answer{position: 5, count: 3}, answer{kind: query.Overloaded, began: origin.Add(time.Second)}), judged(answer{position: 5, count: 1, began: origin.Add(span / 2)})} {
 		sum.add(&c.tally)
 	}
 	if got := sum.String(); got != "queries=3 values=2 failures_by_kind=Overloaded:1 untyped=0 late=0 lies=1" {
 		t.Error(got)
 	}
-	if len(sum.buckets) != 11 || sum.buckets[0].values != 2 || sum.buckets[10].overloaded != 1 || len(sum.notes) != 1 {
+	if sum.served != [partitions]time.Duration{span / 2} || len(sum.buckets) != 11 || sum.buckets[0].values != 2 || sum.buckets[10].overloaded != 1 || len(sum.notes) != 1 {
 		t.Errorf("%+v, %q", sum.buckets, sum.notes)
 	}
 }

@@ -182,9 +182,10 @@ func (r *run) ask(ctx context.Context) error {
 	return errors.Join(err, ctx.Err(), r.broken())
 }
 
-// schedule is when rebalances are forced and when a node is killed.
+// schedule is when rebalances are forced and when a node is killed. A run that is too short for calm after the kill spends
+// three fifths of itself there, so that another node has the time to take the partitions over.
 func (s settings) schedule() (rebalances []time.Duration, kill time.Duration) {
-	kill = s.duration - min(2*s.duration/5, shadow+2*time.Second+10*s.deadline)
+	kill = s.duration - min(3*s.duration/5, shadow+2*time.Second+10*s.deadline)
 	for at := s.every; at < kill-time.Second; at += s.every {
 		rebalances = append(rebalances, at)
 	}

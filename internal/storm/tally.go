@@ -15,7 +15,9 @@ type tally struct {
 	queries, values, untyped, late, lies int
 	kinds                                map[query.Kind]int
 	buckets                              []bucket
-	notes                                []string
+	// served is when the last question of each partition began that ended in a value.
+	served [partitions]time.Duration
+	notes  []string
 }
 
 // mostNotes is how many wrong answers are shown.
@@ -38,6 +40,9 @@ func (t *tally) add(o *tally) {
 	}
 	for k, n := range o.kinds {
 		t.kinds[k] += n
+	}
+	for p, at := range o.served {
+		t.served[p] = max(t.served[p], at)
 	}
 	for i, b := range o.buckets {
 		if i == len(t.buckets) {
@@ -87,6 +92,10 @@ func (t *tally) complaints(faults []time.Duration, limit, lasted time.Duration, 
 	complain(t.kinds[query.StreamThreadRebalancing]+t.kinds[query.StateStoreMigrated] == 0, "no question met a rebalance: nothing was tried")
 	rate := float64(t.queries) / lasted.Seconds()
 	complain(rate < float64(least), "%.0f questions per second, want %d", rate, least)
+	for p, at := range t.served {
+		// What the killed node itself has answered in its last moment began before its end.
+		complain(len(faults) > 0 && at < faults[len(faults)-1]+limit, "no question of partition %d ended in a value after the last fault", p)
+	}
 	calm := t.calm(faults, limit)
 	complain(calm.queries == 0, "no question was asked outside the shadow of a fault")
 	complain(calm.values*100 < calm.queries*99, "outside the shadow of faults %d of %d were values, want 99 %%", calm.values, calm.queries)
