@@ -93,7 +93,14 @@ func Ask(ctx context.Context, system *actor.ActorSystem, pid *actor.PID, m any) 
 	}
 	a, w := askerOf(system), waiters.Get().(*waiter)
 	id := a.expect(w)
-	system.Root.RequestWithCustomSender(pid, m, &actor.PID{Address: system.Address(), Id: askerID, RequestId: id})
+	// Root.RequestWithCustomSender does this in two pieces of memory.
+	q := &struct {
+		sender   actor.PID
+		envelope actor.MessageEnvelope
+	}{}
+	q.sender.Address, q.sender.Id, q.sender.RequestId = system.Address(), askerID, id
+	q.envelope.Message, q.envelope.Sender = m, &q.sender
+	system.Root.Send(pid, &q.envelope)
 	var v any
 	select {
 	case v = <-w.value:
