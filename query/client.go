@@ -22,12 +22,16 @@ func bind[K, V any](c Client, h Handle[K, V], opts []Option) *binding[K, V] {
 }
 
 func (b *binding[K, V]) about(ctx context.Context, partition int32) *querypb.About {
-	a := &querypb.About{
-		Store: b.handle.StoreName(), Partition: &partition, Kind: b.handle.StoreKind(),
-		KeyCodec: b.handle.KeyCodec().Name(), ValueCodec: b.handle.ValueCodec().Name(),
-		RequireRunning: b.opts.requireRunning, Held: b.leases != nil, MaxLag: b.opts.maxLag,
-		Derived: b.opts.partition == nil,
-	}
+	// One piece of memory, because a Get is made of few pieces.
+	whole := &struct {
+		about     querypb.About
+		partition int32
+	}{partition: partition}
+	a := &whole.about
+	a.Store, a.Partition, a.Kind = b.handle.StoreName(), &whole.partition, b.handle.StoreKind()
+	a.KeyCodec, a.ValueCodec = b.handle.KeyCodec().Name(), b.handle.ValueCodec().Name()
+	a.RequireRunning, a.Held, a.MaxLag = b.opts.requireRunning, b.leases != nil, b.opts.maxLag
+	a.Derived = b.opts.partition == nil
 	if partition >= 0 && int(partition) < len(b.leases) {
 		a.Epoch = b.leases[partition]
 	}

@@ -100,19 +100,41 @@ func (a *storeActor) take(ctx actor.Context, sender *actor.PID, q question) {
 func (a *storeActor) send(ctx actor.Context, sender *actor.PID, q question, reply *querypb.Reply) {
 	if sender != nil {
 		reply.Epoch = q.GetAbout().GetEpoch()
-		ctx.Send(sender, reply)
+		// Not ctx.Send: it keeps the process it finds in the PID, which is for this answer only.
+		process, _ := ctx.ActorSystem().ProcessRegistry.Get(sender)
+		process.SendUserMessage(sender, reply)
 	}
 }
 
 // answer reads what is asked for. The reply's position is that of what was read.
 func (a *storeActor) answer(q question) (*querypb.Reply, error) {
-	reply := a.reply()
-	v, err := a.read(q, reply)
+	var reply *querypb.Reply
+	var v *view
+	var err error
+	if get, ok := q.(*querypb.Get); ok {
+		reply, v, err = a.get(get)
+	} else {
+		reply = a.reply()
+		v, err = a.read(q, reply)
+	}
 	if err != nil {
 		return nil, err
 	}
 	reply.Position = a.wire(v)
 	return reply, nil
+}
+
+// get is read for one key, with the whole reply in one piece of memory.
+func (a *storeActor) get(q *querypb.Get) (*querypb.Reply, *view, error) {
+	whole := &struct {
+		reply  querypb.Reply
+		answer querypb.Reply_Value
+		value  querypb.Value
+	}{}
+	whole.answer.Value, whole.reply.Answer = &whole.value, &whole.answer
+	whole.reply.Store, whole.reply.Partition = a.spec.Name, a.state.spec.Partition
+	v, err := a.state.getOne(a.store, q.Key, &whole.value)
+	return &whole.reply, v, err
 }
 
 // read puts the answer into the reply, and gives the view that it is of.
@@ -125,10 +147,6 @@ func (a *storeActor) read(q question, reply *querypb.Reply) (v *view, err error)
 		a.state.engine.lease.release()
 		reply.Answer = &querypb.Reply_Lease{Lease: &querypb.Lease{Kind: a.spec.Kind, KeyCodec: a.spec.KeyCodec, ValueCodec: a.spec.ValueCodec}}
 		return a.latest(), nil
-	case *querypb.Get:
-		var value *querypb.Value
-		value, v, err = a.state.getOne(a.store, q.Key)
-		reply.Answer = &querypb.Reply_Value{Value: value}
 	case *querypb.GetMany:
 		var values []*querypb.Value
 		values, v, err = a.state.getMany(a.store, q.Keys, query.MaxValuesBytes)

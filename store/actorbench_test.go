@@ -102,6 +102,7 @@ func BenchmarkQueries(b *testing.B) {
 	n, keys := newNode(b, manyKeys)
 	ctx := context.Background()
 	b.Run("Get", func(b *testing.B) { benchGet(b, ctx, n, keys) })
+	b.Run("GetWhileCommitting", func(b *testing.B) { benchGetWhileCommitting(b, ctx, n, keys) })
 	b.Run("GetMany100", func(b *testing.B) { benchGetMany(b, ctx, n, keys) })
 	b.Run("Scan", func(b *testing.B) { benchScan(b, ctx, n) })
 }
@@ -128,6 +129,40 @@ func benchGet(b *testing.B, ctx context.Context, n *node, keys [][]byte) {
 	b.ReportMetric(float64(raw[len(raw)/2].Nanoseconds())/1e3, "raw-p50-µs")
 	b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1e3, "p50-µs")
 	b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1e3, "p99-µs")
+	b.ReportMetric(float64(took[len(took)*999/1000].Nanoseconds())/1e3, "p99.9-µs")
+	b.ReportMetric(float64(took[len(took)/2])/float64(raw[len(raw)/2]), "×raw-p50")
+}
+
+// benchGetWhileCommitting is benchGet while one goroutine commits units of some 5,000 keys to one of the partitions without a
+// pause.
+func benchGetWhileCommitting(b *testing.B, ctx context.Context, n *node, keys [][]byte) {
+	stop, stopped := make(chan struct{}), make(chan error)
+	commits := 0
+	go func() {
+		defer close(stopped)
+		for at := int64(0); ; commits++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			u := &Unit{}
+			for i := range 20_000 {
+				u.Writes = append(u.Writes, Write{Key: keys[(commits*20_000+i)%len(keys)], Value: binary.BigEndian.AppendUint64(nil, uint64(at)), Timestamp: at})
+			}
+			u.Writes = slices.DeleteFunc(u.Writes, func(w Write) bool { return record.Partition(w.Key, benchPartitions) != 0 })
+			if err := n.states[0].Apply(u); err != nil {
+				stopped <- err
+				return
+			}
+		}
+	}()
+	benchGet(b, ctx, n, keys)
+	close(stop)
+	if err := <-stopped; err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(commits)/b.Elapsed().Seconds(), "commits/s")
 }
 
 // benchGetMany takes turns, so that a slow moment of the machine falls on both.

@@ -10,25 +10,24 @@ import (
 	"github.com/millrace-io/millrace/query/querypb"
 )
 
-// getOne reads one key, and gives the view that the value is of. A window that has expired by then is absent.
-func (t *TaskState) getOne(store int, key []byte) (out *querypb.Value, v *view, err error) {
+// getOne reads one key into out, which is empty, and gives the view that it is of. A window that has expired by then is absent.
+func (t *TaskState) getOne(store int, key []byte, out *querypb.Value) (v *view, err error) {
 	if err := t.enter(store); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer t.engine.lease.release()
 	defer recovered("get", &err)
-	out = &querypb.Value{}
 	v, err = t.asOf(store, func(r pebble.Reader, v *view) (err error) {
 		out.Value, out.Timestamp, out.Present, err = t.getFrom(r, v, store, key)
 		return err
 	})
 	if err != nil {
-		return nil, nil, t.engine.failure("get", err)
+		return nil, t.engine.failure("get", err)
 	}
 	if out.Present && t.spec.Stores[store].expired(key, v.liveFrom(t, store)) {
-		out = &querypb.Value{}
+		out.Present, out.Value, out.Timestamp = false, nil, 0
 	}
-	return out, v, nil
+	return v, nil
 }
 
 // walk calls f for each entry of a span until f is false, and gives the view that the entries are of. Key and value belong

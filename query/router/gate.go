@@ -99,7 +99,14 @@ func (g *gate) ask(q query.Question, sender *actor.PID) {
 		g.fail(sender, f)
 		return
 	}
-	r.system.Root.RequestWithCustomSender(target, q, &actor.PID{Address: g.pid.Address, Id: g.pid.Id, RequestId: id})
+	// Root.RequestWithCustomSender does this in two pieces of memory.
+	m := &struct {
+		sender   actor.PID
+		envelope actor.MessageEnvelope
+	}{}
+	m.sender.Address, m.sender.Id, m.sender.RequestId = g.pid.Address, g.pid.Id, id
+	m.envelope.Message, m.envelope.Sender = q, &m.sender
+	r.system.Root.Send(target, &m.envelope)
 }
 
 // admit decides, and makes the question outstanding if the store may answer it.
