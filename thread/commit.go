@@ -144,6 +144,7 @@ func (l *Loop) endTransaction(c *commit) {
 		l.commit = nil
 	case !l.slot.exactlyOnce():
 		c.token = l.slot.nextToken()
+		l.slot.committing = c.token
 		l.slot.Group.Commit(c.token, offsets)
 	case !whole:
 		// The transaction holds records of a task whose offsets cannot go with them.
@@ -213,6 +214,10 @@ func (l *Loop) offsets(c *commit) (offsets broker.Offsets, whole bool) {
 
 // onOffsetsCommitted: at least once, Kafka says committed.
 func (l *Loop) onOffsetsCommitted(o broker.OffsetsCommitted) error {
+	if o.Token == l.slot.committing {
+		l.slot.committing = 0
+		l.unhold()
+	}
 	if l.commit == nil || o.Token != l.commit.token {
 		return nil
 	}

@@ -12,7 +12,8 @@ import (
 type search uint8
 
 const (
-	// held: it begins when the producer's abort is answered and no join is pending.
+	// held: it begins when the producer's abort is answered and no join is pending; at least once, when no commit is
+	// without an answer.
 	held search = iota + 1
 	// peek: it asks who committed last. Positions may still change then.
 	peek
@@ -34,8 +35,6 @@ const (
 func (l *Loop) locate(e *entry) {
 	if !l.slot.exactlyOnce() {
 		l.cfg.States.Open(e.id, l.cfg.Epoch)
-		l.ask(e, stable)
-		return
 	}
 	e.search = held
 	l.unhold()
@@ -44,14 +43,25 @@ func (l *Loop) locate(e *entry) {
 // unhold lets held searches go on as soon as they may. While a join is pending the list of live members is not the
 // present one, and a fence by it could hit a member that has just come back.
 func (l *Loop) unhold() {
-	if l.slot.aborting != 0 || l.slot.rejoining || l.slot.retake {
+	first := peek
+	if !l.slot.exactlyOnce() {
+		first = stable
+	}
+	if l.holds() {
 		return
 	}
 	for _, e := range l.everyTask() {
 		if e.search == held {
-			l.ask(e, peek)
+			l.ask(e, first)
 		}
 	}
+}
+
+func (l *Loop) holds() bool {
+	if !l.slot.exactlyOnce() {
+		return l.slot.committing != 0
+	}
+	return l.slot.aborting != 0 || l.slot.rejoining || l.slot.retake
 }
 
 func (l *Loop) ask(e *entry, s search) {

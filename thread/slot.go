@@ -44,6 +44,10 @@ type Slot struct {
 	// aborting is the token of a Producer.Abort that has not been answered; 0 if there is none. Until it is, neither a
 	// position that is read nor a commit would mean anything: what the abort finds under way it brings to its end.
 	aborting uint64
+	// committing is the token of a Group.Commit that has not been answered, a former incarnation's too; 0 if there is none.
+	// The member sends it again until it is: positions that are read meanwhile may be older than what it will have
+	// committed, and what is committed from them would be moved back by it.
+	committing uint64
 	// fenced counts how often another producer took the transactional id over, since the last commit or generation.
 	fenced int
 	// retake says that the producer was fenced, and takes its id back with the next generation.
