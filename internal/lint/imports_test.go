@@ -59,6 +59,8 @@ var rules = []rule{
 	{room: "internal/chaos/oracle"},
 	{room: "internal/chaos/wire", ours: []string{"record"}, theirs: []string{"sarama"}},
 	{room: "internal/chaos", ours: []string{"*", "internal/realkafka"}, theirs: []string{"sarama"}},
+	// The simulator runs what it simulates without root, on file systems of the engine's and with actors on its own goroutine.
+	{room: "internal/sim", ours: []string{"*"}, theirs: []string{"pebble", "protoactor"}},
 	{room: "internal/storm", ours: []string{"*", "internal/realkafka", "internal/chaos/wire"}},
 	{room: "internal/lint"},
 	{room: ".", ours: []string{"*"}, theirs: []string{"protoactor"}},
