@@ -21,7 +21,8 @@
 //
 // Outside the 15 s after each fault at least 99 % must be values, at most 1 % Overloaded and 0.1 % DeadlineExceeded. After the
 // last fault every partition must give a value again. A run prints one line of figures and exits with 1 if any of this does not
-// hold, if it was asked less often than -least, or if no question met a rebalance, since then nothing was tried.
+// hold, if it was asked less often than -least, or if no question met a rebalance, since then nothing was tried. The default of
+// -least is what two cores hold that do nothing else; name less where they do.
 //
 // A rebalance is forced every 20 s, or at each quarter of a run shorter than 80 s, until the node is killed. That is 27 s before the end, so
 // that there are ten calm ones after it; a run shorter than 45 s has none, and kills after two fifths of its time. In the 20 s
