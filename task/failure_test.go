@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"testing"
 
@@ -123,12 +124,18 @@ func TestSwallowedPortErrors(t *testing.T) {
 		"scan": func(h topology.Host) {
 			h.Store("s0").Range(nil, nil, false)(func(*topology.Cell, error) bool { return true })
 		},
+		"global get": func(h topology.Host) { _, _, _, _ = h.Global("g").Get([]byte("k")) },
+		"global scan": func(h topology.Host) {
+			h.Global("g").Scan(nil, nil, false)(func(topology.GlobalEntry, error) bool { return true })
+		},
 		"send":   func(h topology.Host) { _ = h.Output("out").Send(&record.Raw{Key: []byte("k")}, -1) },
 		"output": func(h topology.Host) { h.Output("no such topic") },
 	}
 	for name, use := range cases {
 		t.Run(name, func(t *testing.T) {
-			k := start(t, config(s, state, out))
+			cfg := config(s, state, out)
+			cfg.Global = brokenGlobal
+			k := start(t, cfg)
 			s.process = func(string, *record.Raw) error {
 				use(s.host)
 				return nil
@@ -143,7 +150,7 @@ func TestSwallowedPortErrors(t *testing.T) {
 			}
 			refuses(t, k, err)
 
-			k = start(t, config(s, state, out)) // the same where there is no record
+			k = start(t, cfg) // the same where there is no record
 			s.punctuate = func(int64, int64) error {
 				use(s.host)
 				return nil
@@ -154,6 +161,26 @@ func TestSwallowedPortErrors(t *testing.T) {
 			}
 			refuses(t, k, err)
 		})
+	}
+}
+
+// brokenGlobal gives the global store "g", which always fails.
+func brokenGlobal(name string) topology.GlobalState {
+	if name != "g" {
+		return nil
+	}
+	return failingGlobal{}
+}
+
+type failingGlobal struct{}
+
+func (failingGlobal) Get([]byte) ([]byte, int64, bool, error) {
+	return nil, 0, false, io.ErrUnexpectedEOF
+}
+
+func (failingGlobal) Scan([]byte, []byte, bool) iter.Seq2[topology.GlobalEntry, error] {
+	return func(yield func(topology.GlobalEntry, error) bool) {
+		yield(topology.GlobalEntry{}, io.ErrUnexpectedEOF)
 	}
 }
 

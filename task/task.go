@@ -67,6 +67,8 @@ type Config struct {
 	// comes first.
 	Sources []record.TopicPartition
 	Stores  []StoreConfig
+	// Global gives the global store of a name, nil if there is none; nil is allowed.
+	Global func(name string) topology.GlobalState
 	// Chain makes the processors. It is called at each Start.
 	Chain    func(topology.Host) (Chain, error)
 	State    State

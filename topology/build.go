@@ -18,18 +18,24 @@ func (b *Builder) Build() (*Topology, error) {
 	check.checkNames()
 	check.checkTopics()
 	check.checkStores()
+	check.checkGlobals()
 	check.checkNodes()
 	check.checkCycles()
 	check.checkHandling()
 	if len(check.errs) > 0 {
 		return nil, errors.Join(check.errs...)
 	}
-	t := &Topology{topics: b.topicOrder, handlers: b.handling.Handlers}
+	t := &Topology{Globals: b.globals(), topics: b.topicOrder, handlers: b.handling.Handlers}
 	for _, nodes := range b.components() {
 		s := &SubTopology{ID: int32(len(t.SubTopologies)), nodes: nodes, handlers: &t.handlers}
 		s.describeEnds()
 		for _, d := range b.storeOrder {
-			if slices.Contains(nodes, d.users[0]) {
+			switch {
+			case d.global != nil:
+				if slices.ContainsFunc(d.users, func(n *node) bool { return slices.Contains(nodes, n) }) {
+					s.Globals = append(s.Globals, d.spec.Name)
+				}
+			case slices.Contains(nodes, d.users[0]):
 				s.Stores = append(s.Stores, d.spec)
 			}
 		}
@@ -92,7 +98,11 @@ func (b *Builder) checkTopics() {
 
 func (b *Builder) checkStores() {
 	for _, d := range b.storeOrder {
-		if len(d.users) == 0 {
+		switch {
+		case len(d.users) > 0 || d.global != nil && d.global.kept:
+		case d.global != nil:
+			b.fail(d.spec.Name, UnusedStore, "read it in a processor or a join, or keep it for queries with AddGlobalStore")
+		default:
 			b.fail(d.spec.Name, UnusedStore, "connect it to a processor or leave it out")
 		}
 	}
@@ -158,6 +168,9 @@ func (b *Builder) components() (all [][]*node) {
 		}
 	}
 	for _, d := range b.storeOrder {
+		if d.global != nil {
+			continue // every node has all of it, so it ties nobody together
+		}
 		for _, u := range d.users[1:] {
 			join(d.users[0], u)
 		}

@@ -115,6 +115,49 @@ var wrong = []struct {
 		CountSessions(From(b, in), SessionWindows(time.Minute), NewSessionStore("s", codec.String, codec.Int64, time.Second))
 	}},
 	{"in", DeadLetterRead, func(b *Builder) { dead(b, "in") }},
+	{"countries", DeadLetterRead, func(b *Builder) { b.AddGlobalStore(countries); dead(b, "countries") }},
+	{"countries", GlobalStoreWritten, func(b *Builder) {
+		b.AddGlobalStore(countries)
+		Reduce(From(b, in), NewKeyValueStore("countries", codec.String, codec.String), func(_, v string) (string, error) { return v, nil })
+	}},
+	{"countries", GlobalStoreWritten, func(b *Builder) {
+		Process(From(b, in), "p", pass, NewKeyValueStore("countries", codec.String, codec.String))
+		Process(From(b, in), "q", pass, countries)
+	}},
+	{"countries", GlobalTopicRead, func(b *Builder) {
+		Process(From(b, NewTopic("countries", codec.String, codec.String)), "p", pass, countries)
+	}},
+	{"countries", GlobalTopicRead, func(b *Builder) {
+		b.AddGlobalStore(countries, NewGlobalStore("nations", countryTopic))
+		To(From(b, in), out)
+	}},
+	{"countries", CodecMismatch, func(b *Builder) {
+		b.AddGlobalStore(countries)
+		To(MapValues(From(b, in), func(string) int64 { return 1 }), NewTopic("countries", codec.String, codec.Int64))
+	}},
+	{"countries", DuplicateStore, func(b *Builder) { Process(From(b, in), "p", pass, countries, countries.InMemory()) }},
+	{"countries", DuplicateStore, func(b *Builder) {
+		Process(From(b, in), "p", pass, countries, NewGlobalStore("countries", second))
+	}},
+	{"countries", UnusedStore, func(b *Builder) { b.AddStore(countries); To(From(b, in), out) }},
+	{"countries", MissingCodec, func(b *Builder) {
+		Process(From(b, in), "p", pass, NewGlobalStore("countries", NewTopic[string, string]("countries", nil, nil)))
+	}},
+	{"countries", ConflictingSettings, func(b *Builder) {
+		Process(From(b, in), "p", pass, NewGlobalStore("countries", countryTopic.WithReset(Latest)))
+	}},
+	{"countries", ConflictingSettings, func(b *Builder) {
+		Process(From(b, in), "p", pass, NewGlobalStore("countries", countryTopic.WithTimestamp(func(text) int64 { return 0 })))
+	}},
+	{"counts", ConflictingSettings, func(b *Builder) { Count(From(b, in), counts); b.AddGlobalStore(counts) }},
+	{"a_b", NameCollision, func(b *Builder) {
+		Count(From(b, in), NewKeyValueStore("a.b", codec.String, codec.Int64))
+		b.AddGlobalStore(NewGlobalStore("a_b", countryTopic))
+	}},
+	{"source-0000000000", MissingFunction, func(b *Builder) {
+		To(JoinGlobal(From(b, in), countries, nil, func(text, string) (string, error) { return "", nil }), out)
+	}},
+	{"join-global-0000000001", DeadEnd, func(b *Builder) { JoinGlobal(From(b, in), countries, ofValue, named) }},
 	{"app-loop-repartition", DeadLetterRead, func(b *Builder) { Through(From(b, in), loop); dead(b, "app-loop-repartition") }},
 	{"app-counts-changelog", DeadLetterRead, func(b *Builder) { Count(From(b, in), counts); dead(b, "app-counts-changelog") }},
 }

@@ -39,10 +39,13 @@ type topicNode struct {
 	partitions int32
 	source     *node
 	written    bool
+	globals    []*storeNode
 }
 
 type storeNode struct {
-	spec      StoreSpec
+	spec StoreSpec
+	// global is nil for a store that is not.
+	global    *globalNode
 	users     []*node
 	aggregate *node
 }
@@ -134,19 +137,25 @@ func (b *Builder) AddStore(stores ...Store) {
 		case d.spec.Kind == windowKind && d.spec.WindowSize < time.Millisecond:
 			b.fail(d.spec.Name, InvalidWindows, "a window size of %s is not above 0 ms", d.spec.WindowSize)
 		case old == nil:
-		case !old.spec.same(&d.spec):
+		case (old.global == nil) != (d.global == nil):
+			b.fail(d.spec.Name, GlobalStoreWritten, "its topic is its only writer; read it by the handle of NewGlobalStore, or give the other store another name")
+		case !old.same(d):
 			b.fail(d.spec.Name, DuplicateStore, "two stores have this name; declare the store once")
 		}
 		if old == nil {
 			b.stores[d.spec.Name] = d
 			b.storeOrder = append(b.storeOrder, d)
+			if d.global != nil {
+				b.addGlobal(d)
+			}
 		}
 	}
 }
 
 // same says that two declarations mean the same store.
-func (s *StoreSpec) same(o *StoreSpec) bool {
-	return s.Kind == o.Kind && s.KeyCodec == o.KeyCodec && s.ValueCodec == o.ValueCodec && s.Changelog == o.Changelog &&
+func (d *storeNode) same(other *storeNode) bool {
+	s, o := &d.spec, &other.spec
+	return (d.global == nil || d.global.topic == other.global.topic) && s.Kind == o.Kind && s.KeyCodec == o.KeyCodec && s.ValueCodec == o.ValueCodec && s.Changelog == o.Changelog &&
 		s.WindowSize == o.WindowSize && s.Retention == o.Retention && s.InMemory == o.InMemory
 }
 

@@ -50,6 +50,8 @@ const (
 	DeadLetterRead         Reason = "dead-letter topic is read"
 	InvalidWindows         Reason = "invalid windows"
 	ShortRetention         Reason = "retention is too short"
+	GlobalStoreWritten     Reason = "global store is written"
+	GlobalTopicRead        Reason = "topic of a global store is read twice"
 )
 
 // DeserializationError says that a record of a source is not what its codec reads.

@@ -195,3 +195,32 @@ func ExampleWindowStore_In() {
 	fmt.Println(err, t.SubTopologies[0].Stores[0].Kind)
 	// Output: <nil> window
 }
+
+// Orders are completed with what a global store knows of their customers. Orders and customers need not be partitioned
+// alike, since every node holds all customers.
+func ExampleJoinGlobal() {
+	orders := topology.NewTopic("orders", codec.Int64, codec.String) // order number → customer
+	completed := topology.NewTopic("completed-orders", codec.Int64, codec.String)
+	customers := topology.NewGlobalStore("customers", topology.NewTopic("customers", codec.String, codec.String))
+
+	b := topology.NewBuilder()
+	customer := func(r record.Record[int64, string]) (string, bool) { return r.Value, r.Value != "" }
+	topology.To(topology.JoinGlobal(topology.From(b, orders), customers, customer, func(r record.Record[int64, string], address string) (string, error) {
+		return r.Value + ", " + address, nil
+	}), completed)
+	t, err := b.Build()
+	fmt.Println(err)
+	fmt.Print(t.Bind("shop").Describe())
+	// Output:
+	// <nil>
+	// Topologies:
+	//    Global store: customers (topic: customers)
+	//    Sub-topology: 0
+	//     Source: source-0000000000 (topics: [orders])
+	//       --> join-global-0000000001
+	//     Processor: join-global-0000000001 (stores: [customers (global)])
+	//       --> sink-0000000002
+	//       <-- source-0000000000
+	//     Sink: sink-0000000002 (topic: completed-orders)
+	//       <-- join-global-0000000001
+}

@@ -95,6 +95,9 @@ func (b *Builder) checkHandling() {
 // for ever. The application's id is not known here, so what looks like one of its own topics is refused as well.
 func (b *Builder) checkDeadLetterReaders(name string) {
 	for _, t := range b.topicOrder {
+		if len(t.globals) > 0 && t.name == name {
+			b.fail(name, DeadLetterRead, "the application reads its dead-letter topic as global store %q; use another topic", t.globals[0].spec.Name)
+		}
 		if t.source != nil && !t.internal && t.name == name {
 			b.fail(name, DeadLetterRead, "the application reads its dead-letter topic as source %q, where its records would fail again; use another topic", t.source.name)
 		}

@@ -14,6 +14,9 @@ type Host interface {
 	// Store returns the task's own view of a store that is declared in the sub-topology: committed state with the
 	// task's uncommitted writes on top. It is called once per processor, at Init.
 	Store(name string) StateStore
+	// Global returns a global store that the sub-topology reads; nil if there is none of that name. It is called once per
+	// processor, at Init.
+	Global(name string) GlobalState
 	// Output returns where records for a topic go. It is called once per sink, at Init.
 	Output(topic string) Output
 	// StreamTime is the highest timestamp that the task has taken up, in milliseconds; -1 before the first record.

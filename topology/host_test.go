@@ -17,6 +17,7 @@ import (
 // shares a cell's memory shows.
 type memory struct {
 	stores    map[string]*memoryStore
+	globals   map[string]globalMemory
 	outputs   map[string]*memoryOutput
 	stream    int64
 	wall      int64
@@ -52,6 +53,36 @@ func (m *memory) Store(name string) topology.StateStore {
 		m.stores[name] = &memoryStore{cells: map[string]*topology.Cell{}, time: -1}
 	}
 	return m.stores[name]
+}
+
+func (m *memory) Global(name string) topology.GlobalState {
+	if m.globals[name] == nil {
+		return nil
+	}
+	return m.globals[name]
+}
+
+// globalMemory is a global store in memory.
+type globalMemory map[string]string
+
+func (g globalMemory) Get(key []byte) (value []byte, timestamp int64, ok bool, err error) {
+	v, ok := g[string(key)]
+	return []byte(v), 5, ok, nil
+}
+
+func (g globalMemory) Scan(from, to []byte, reverse bool) iter.Seq2[topology.GlobalEntry, error] {
+	return func(yield func(topology.GlobalEntry, error) bool) {
+		keys := slices.Sorted(maps.Keys(g))
+		if reverse {
+			slices.Reverse(keys)
+		}
+		for _, k := range keys {
+			in := (from == nil || k >= string(from)) && (to == nil || k <= string(to))
+			if in && !yield(topology.GlobalEntry{Key: []byte(k), Value: []byte(g[k]), Timestamp: 5}, nil) {
+				return
+			}
+		}
+	}
 }
 
 func (m *memory) Output(topic string) topology.Output {

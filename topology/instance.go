@@ -62,7 +62,17 @@ func (in *Instance) enter(n *node) any {
 	return f
 }
 
+func (in *Instance) global(name string) (GlobalState, error) {
+	if s := in.host.Global(name); s != nil {
+		return s, nil
+	}
+	return nil, storeError(name, errors.New("the node has no global store of that name; open one that is not global by its own handle"))
+}
+
 func (in *Instance) store(name string) (StateStore, error) {
+	if slices.Contains(in.sub.Globals, name) {
+		return nil, storeError(name, errors.New("it is global and can only be read; open it by the handle of NewGlobalStore"))
+	}
 	if s := in.host.Store(name); s != nil {
 		return s, nil
 	}

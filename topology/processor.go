@@ -100,4 +100,11 @@ func (c *Context[KO, VO]) openStore(name string) (StateStore, error) {
 	return c.in.store(name)
 }
 
+func (c *Context[KO, VO]) openGlobal(name string) (GlobalState, error) {
+	if !slices.Contains(c.node.stores, name) {
+		return nil, fmt.Errorf("global store %q is not connected to processor %q; name it in the call of Process", name, c.node.name)
+	}
+	return c.in.global(name)
+}
+
 func (c *Context[KO, VO]) host() Host { return c.in.host }

@@ -12,6 +12,7 @@ import (
 // StoreContext is a Context of any type.
 type StoreContext interface {
 	openStore(name string) (StateStore, error)
+	openGlobal(name string) (GlobalState, error)
 	host() Host
 }
 

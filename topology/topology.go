@@ -46,6 +46,8 @@ type SubTopology struct {
 	Sources []SourceSpec
 	Sinks   []SinkSpec
 	Stores  []StoreSpec
+	// Globals are the names of the global stores that its processors read. They are the topology's.
+	Globals []string
 	app     string
 	nodes   []*node
 	// handlers are the topology's; nobody changes them.
@@ -64,9 +66,11 @@ func (s *SubTopology) kafkaTopic(t *topicNode) string {
 type Topology struct {
 	// SubTopologies are in the order of their first sources.
 	SubTopologies []*SubTopology
-	topics        []*topicNode
-	app           string
-	handlers      Handlers
+	// Globals are the global stores, in the order of their declaration. They belong to no sub-topology.
+	Globals  []GlobalSpec
+	topics   []*topicNode
+	app      string
+	handlers Handlers
 }
 
 // Handlers are what the topology does about records that fail.
@@ -81,9 +85,9 @@ func RepartitionTopic(app, name string) string { return app + "-" + name + "-rep
 // Bind returns the topology with the names that it has in Kafka for one application. Build's names of repartition topics
 // lack the application's.
 func (t *Topology) Bind(app string) *Topology {
-	bound := &Topology{topics: t.topics, app: app, handlers: t.handlers}
+	bound := &Topology{Globals: t.Globals, topics: t.topics, app: app, handlers: t.handlers}
 	for _, s := range t.SubTopologies {
-		b := &SubTopology{ID: s.ID, Stores: s.Stores, app: app, nodes: s.nodes, handlers: s.handlers}
+		b := &SubTopology{ID: s.ID, Stores: s.Stores, Globals: s.Globals, app: app, nodes: s.nodes, handlers: s.handlers}
 		b.describeEnds()
 		bound.SubTopologies = append(bound.SubTopologies, b)
 	}
@@ -110,6 +114,9 @@ func (t *Topology) Describe() string {
 	if t.handlers.DeadLetterTopic != "" {
 		fmt.Fprintf(&b, "   Dead-letter topic: %s\n", t.handlers.DeadLetterTopic)
 	}
+	for _, g := range t.Globals {
+		fmt.Fprintf(&b, "   Global store: %s (topic: %s%s)\n", g.Name, g.Topic, map[bool]string{true: ", in memory"}[g.InMemory])
+	}
 	for _, s := range t.SubTopologies {
 		fmt.Fprintf(&b, "   Sub-topology: %d\n", s.ID)
 		for _, n := range s.nodes {
@@ -134,6 +141,10 @@ func (t *Topology) Describe() string {
 func (s *SubTopology) describeStores(names []string) string {
 	var all []string
 	for _, name := range names {
+		if slices.Contains(s.Globals, name) {
+			all = append(all, name+" (global)")
+			continue
+		}
 		for _, st := range s.Stores {
 			if what := st.describe(); st.Name == name && what != "" {
 				name += " (" + what + ")"
