@@ -34,10 +34,10 @@ type waiter struct {
 type wake struct{}
 
 // behind says that the question asks for a position which is not reached. Partitions of another number than the store's are
-// another task's.
+// another task's; a global store has all of its topic's.
 func (a *storeActor) behind(q question) bool {
 	for _, at := range q.GetAbout().GetAtLeast() {
-		if at.GetPartition() != a.state.spec.Partition {
+		if at.GetPartition() != a.state.spec.Partition && a.state.spec.Global == "" {
 			continue
 		}
 		next, ok := a.state.view.Load().position[record.TopicPartition{Topic: at.GetTopic(), Partition: at.GetPartition()}]

@@ -26,6 +26,7 @@ import (
 //	<path>/<app>/process       the process id, a UUID that outlives restarts
 //	<path>/<app>/<task>/<n>/   a task's database; a rebuild opens n + 1
 //	<path>/<app>/<task>/aside  at most one copy that could not be used
+//	<path>/<app>/global-<store>/  the same of a global store
 //
 // Its methods may be called from any goroutine.
 //
@@ -40,7 +41,7 @@ type Directory struct {
 	files     *pebble.FileCache
 
 	mu   sync.Mutex
-	open map[record.TaskID]*TaskState
+	open map[string]*TaskState // by the name of their directory
 	left map[record.TaskID]time.Time
 	// lost is set when an engine was abandoned: the caches stay, because it may still use them.
 	lost   bool
@@ -48,11 +49,12 @@ type Directory struct {
 }
 
 const (
-	lockName    = "lock"
-	processName = "process"
-	asideName   = "aside"
-	trashPrefix = "trash-"
-	damageMark  = ".damaged"
+	lockName     = "lock"
+	processName  = "process"
+	asideName    = "aside"
+	trashPrefix  = "trash-"
+	globalPrefix = "global-"
+	damageMark   = ".damaged"
 )
 
 // OpenDirectory opens or creates the state directory of an application, with mode 0700, and locks it. Its errors are
@@ -62,7 +64,7 @@ func OpenDirectory(path, appID string, opts DirectoryOptions) (*Directory, error
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	d := &Directory{dir: opts.FS.PathJoin(path, appID), opts: opts, open: map[record.TaskID]*TaskState{}, left: map[record.TaskID]time.Time{}}
+	d := &Directory{dir: opts.FS.PathJoin(path, appID), opts: opts, open: map[string]*TaskState{}, left: map[record.TaskID]time.Time{}}
 	if err := makeDir(opts.FS, d.dir); err != nil {
 		return nil, err
 	}
@@ -214,7 +216,7 @@ func (d *Directory) Clean(now time.Time, live map[record.TaskID]bool) ([]record.
 func (d *Directory) due(id record.TaskID, now time.Time, live bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, open := d.open[id]; open || live {
+	if _, open := d.open[id.String()]; open || live {
 		delete(d.left, id)
 		return false
 	}
@@ -225,18 +227,51 @@ func (d *Directory) due(id record.TaskID, now time.Time, live bool) bool {
 	return known && now.Sub(since) >= cleanAfter
 }
 
-// discardTask renames a task's directory, which is quick, and so can be done while OpenTask waits for the lock.
 func (d *Directory) discardTask(id record.TaskID) error {
+	if gone, err := d.discard(id.String()); err != nil || !gone {
+		return err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, open := d.open[id]; open {
-		return nil
-	}
 	delete(d.left, id)
-	if err := d.opts.FS.Rename(d.path(id.String()), d.path(trashPrefix+uuid.NewString())); err != nil {
-		return &DirectoryError{d.path(id.String()), err}
-	}
 	return nil
+}
+
+// discard renames a state's directory, unless it is open. That is quick, and so can be done while OpenTask waits for the
+// lock.
+func (d *Directory) discard(name string) (gone bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, open := d.open[name]; open {
+		return false, nil
+	}
+	if err := d.opts.FS.Rename(d.path(name), d.path(trashPrefix+uuid.NewString())); err != nil {
+		return false, &DirectoryError{d.path(name), err}
+	}
+	return true, nil
+}
+
+// CleanGlobals removes the state of global stores that are not among the names given, and not open. It returns the names of
+// what it removed; an error of one does not keep the others.
+func (d *Directory) CleanGlobals(stores ...string) (removed []string, err error) {
+	names, err := d.opts.FS.List(d.dir)
+	if err != nil {
+		return nil, &DirectoryError{d.dir, err}
+	}
+	var errs []error
+	for _, name := range names {
+		store, global := strings.CutPrefix(name, globalPrefix)
+		if !global || slices.Contains(stores, store) {
+			continue
+		}
+		gone, err := d.discard(name)
+		if gone {
+			removed = append(removed, store)
+		}
+		errs = append(errs, err)
+	}
+	d.removeTrash()
+	return removed, errors.Join(errs...)
 }
 
 // removeTrash removes what was discarded, now or before a crash. What cannot be removed is tried again next time.

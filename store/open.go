@@ -23,7 +23,7 @@ func (d *Directory) OpenTask(spec TaskSpec) (*TaskState, OpenReport, error) {
 		return nil, OpenReport{}, err
 	}
 	t := newTaskState(d, spec)
-	if err := d.claim(spec.ID, t); err != nil {
+	if err := d.claim(t); err != nil {
 		return nil, OpenReport{}, err
 	}
 	report, err := t.open()
@@ -35,17 +35,20 @@ func (d *Directory) OpenTask(spec TaskSpec) (*TaskState, OpenReport, error) {
 }
 
 // claim makes the task's directory this state's.
-func (d *Directory) claim(id record.TaskID, t *TaskState) error {
+func (d *Directory) claim(t *TaskState) error {
+	name := t.spec.name()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return ErrStateStoreClosed
 	}
-	if _, taken := d.open[id]; taken {
-		return &EngineError{Op: "open", Dir: d.path(id.String()), Cause: ErrTaskOpen}
+	if _, taken := d.open[name]; taken {
+		return &EngineError{Op: "open", Dir: d.path(name), Cause: ErrTaskOpen}
 	}
-	d.open[id] = t
-	delete(d.left, id)
+	d.open[name] = t
+	if t.spec.Global == "" {
+		delete(d.left, t.spec.ID)
+	}
 	t.memTableBytes = d.opts.memTableBytes(len(d.open) - 1)
 	return nil
 }
@@ -53,14 +56,14 @@ func (d *Directory) claim(id record.TaskID, t *TaskState) error {
 func (d *Directory) unclaim(t *TaskState) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.open[t.spec.ID] == t {
-		delete(d.open, t.spec.ID)
+	if name := t.spec.name(); d.open[name] == t {
+		delete(d.open, name)
 	}
 }
 
 // open finds the newest directory of the task and opens it, or the next one if that is not usable.
 func (t *TaskState) open() (OpenReport, error) {
-	fs, dir := t.dir.opts.FS, t.dir.path(t.spec.ID.String())
+	fs, dir := t.dir.opts.FS, t.dir.path(t.spec.name())
 	if err := makeDir(fs, dir); err != nil {
 		return OpenReport{}, err
 	}
@@ -244,6 +247,12 @@ func (t *TaskState) carryOut(plan *reconciled) error {
 			return err
 		}
 	}
+	if t.spec.Global != "" && len(plan.drop) > 0 {
+		// A global store's position is its offsets: without the entries it would be a hole.
+		if err := errors.Join(b.Delete(keyPosition, nil), b.Delete(keyClock, nil)); err != nil {
+			return err
+		}
+	}
 	if err := b.Set(keyRegistry, plan.next.encode(), nil); err != nil {
 		return err
 	}
@@ -280,7 +289,7 @@ func (t *TaskState) load() error {
 		}
 	}
 	b, ok, err := t.meta(keyPosition)
-	if ok && err == nil {
+	if ok && err == nil && (t.spec.Global == "" || !t.spec.Stores[0].InMemory) {
 		v.position, err = record.DecodePosition(b)
 	}
 	if err != nil {

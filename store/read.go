@@ -24,7 +24,7 @@ var keys = sync.Pool{New: func() any { b := make([]byte, 0, 256); return &b }}
 // enter takes a lease on the engine for the given store. Whoever enters without an error calls t.engine.lease.release.
 func (t *TaskState) enter(store int) error {
 	if store < 0 || store >= len(t.numbers) {
-		return &SpecError{fmt.Sprintf("task %s has no store %d", t.spec.ID, store)}
+		return &SpecError{fmt.Sprintf("task %s has no store %d", t.spec.name(), store)}
 	}
 	if err := t.engine.dead(); err != nil {
 		return err

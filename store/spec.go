@@ -18,6 +18,18 @@ type TaskSpec struct {
 	Stores []StoreSpec
 	// Partition is the partition of every changelog of the task.
 	Partition int32
+	// Global, if not empty, names a global store: the state is no task's but a node's, of all partitions of one topic. It
+	// has one store, whose Changelog is that topic; its position says where it is in each of the partitions; its directory
+	// is global-<name>; ID and Partition are zero.
+	Global string
+}
+
+// name is what the state's directory is called.
+func (s *TaskSpec) name() string {
+	if s.Global != "" {
+		return globalPrefix + s.Global
+	}
+	return s.ID.String()
 }
 
 // StoreSpec is one store of a task. Kind and codecs are names; a change of one discards the local bytes.
@@ -48,6 +60,9 @@ func (s *TaskSpec) validate() error {
 		if st.Retention < 0 {
 			return &SpecError{fmt.Sprintf("store %q of task %s has a negative retention: use 0 to keep everything", st.Name, s.ID)}
 		}
+	}
+	if s.Global != "" && (len(s.Stores) != 1 || s.Stores[0].Name != s.Global || s.Stores[0].Changelog == "" || s.Partition != 0) {
+		return &SpecError{fmt.Sprintf("the state of global store %q has one store of that name, with its topic as the changelog, and partition 0", s.Global)}
 	}
 	if s.ID.SubTopology < 0 || s.ID.Partition < 0 {
 		return &SpecError{fmt.Sprintf("task %s has a negative number", s.ID)}

@@ -97,12 +97,12 @@ func (t *TaskState) validate(u *Unit) error {
 			return ErrNullKey
 		}
 		if w.Store < 0 || w.Store >= len(t.numbers) {
-			return &SpecError{fmt.Sprintf("task %s has no store %d", t.spec.ID, w.Store)}
+			return &SpecError{fmt.Sprintf("task %s has no store %d", t.spec.name(), w.Store)}
 		}
 	}
 	for _, o := range u.Changelog {
 		if o.Store < 0 || o.Store >= len(t.numbers) || o.Next < 0 {
-			return &SpecError{fmt.Sprintf("task %s cannot have offset %d for its store %d", t.spec.ID, o.Next, o.Store)}
+			return &SpecError{fmt.Sprintf("task %s cannot have offset %d for its store %d", t.spec.name(), o.Next, o.Store)}
 		}
 	}
 	return nil
