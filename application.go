@@ -49,6 +49,9 @@ const spreadGrace = time.Second
 // askApplication asks every node to end. The asking itself needs no thread: slots keep their members.
 func (n *Node) askApplication(t *tree, f Failure) error {
 	n.application.request.CompareAndSwap(nil, &assign.Shutdown{Node: n.name(), Thread: f.Thread, Reason: f.Cause.Error()})
+	if running := n.tree.Load(); running != nil {
+		t = running // the failure may be a global store's, which has no slots
+	}
 	for _, s := range t.all() {
 		s.group.Rejoin("the application shuts down")
 	}

@@ -9,12 +9,16 @@ import (
 )
 
 // Drain waits until everything that was in the source topics when it was called, and all that follows from it, is
-// processed and committed, by this node or by others of the application. It takes the sub-topologies upstream first, so
+// processed and committed, by this node or by others of the application. What is in the topics of the global stores is in this
+// node's before. It takes the sub-topologies upstream first, so
 // that what a repartition topic holds is final when it is looked at.
 //
 // Its error is the context's, or that the cluster refused to say where the ends are.
 func (n *Node) Drain(ctx context.Context) error {
 	if err := n.Ready(ctx); err != nil {
+		return err
+	}
+	if err := n.globals.drain(ctx); err != nil {
 		return err
 	}
 	p := n.plan.Load()

@@ -50,13 +50,15 @@ func newFailure(cause error, attempt int) Failure {
 	if p := (*task.ProcessError)(nil); errors.As(cause, &p) {
 		f.Source, f.Offset, f.Task, f.InTask = p.Source, p.Offset, p.Task, true
 	}
+	newGlobalFailure(&f, cause)
 	return f
 }
 
 // fatal says that a restart cannot help: configuration, authorisation, or a record that no broker takes.
 func fatal(cause error) bool {
 	if b := (*broker.Error)(nil); errors.As(cause, &b) {
-		return b.Class == broker.Fatal
+		// A position that the log does not hold is nobody's fault: a restart reads a global store anew.
+		return b.Class == broker.Fatal && b.Code != broker.CodeOffsetOutOfRange
 	}
 	return false
 }

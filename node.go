@@ -35,6 +35,7 @@ type Node struct {
 	router   *router.Router
 	status   *status
 	states   *states
+	globals  *globals
 	ran      atomic.Bool
 	stopOnce sync.Once
 	// stopping is closed when Shutdown is asked for; stopped when Run has let go of everything.
@@ -94,6 +95,7 @@ func New(appID string, t *topology.Topology, opts ...Option) (*Node, error) {
 	n.status = newStatus(appID, n.router.Node)
 	n.router.Node(lifecycle.NodeCreated)
 	n.states = newStates(n)
+	n.globals = newGlobals(n)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	if err := n.serve(); err != nil {
 		return nil, err
@@ -106,6 +108,9 @@ func storeInfos(t *topology.Topology) (infos []router.StoreInfo) {
 		for _, st := range s.Stores {
 			infos = append(infos, router.StoreInfo{Name: st.Name, Kind: st.Kind, KeyCodec: st.KeyCodec, ValueCodec: st.ValueCodec})
 		}
+	}
+	for _, g := range t.Globals {
+		infos = append(infos, router.StoreInfo{Name: g.Name, Kind: g.Kind, KeyCodec: g.KeyCodec, ValueCodec: g.ValueCodec, Global: true})
 	}
 	return infos
 }
@@ -123,7 +128,8 @@ func (n *Node) Run(ctx context.Context) error {
 	return n.result
 }
 
-// Ready waits until the node is RUNNING: every thread has joined and every store of its tasks is restored. It fails with
+// Ready waits until the node is RUNNING: every thread has joined, every store of its tasks is restored,
+// and every global store has read its topic. It fails with
 // the node's cause if the node ends first, and with the context's.
 func (n *Node) Ready(ctx context.Context) error {
 	err := n.status.await(ctx, func(s lifecycle.Node) bool {
@@ -177,7 +183,8 @@ func Within(d time.Duration) ShutdownOption { return func(o *options) { o.stopTi
 // State is the node's published state.
 func (n *Node) State() lifecycle.Node { return n.status.state() }
 
-// Threads are the published states of the node's threads, by number.
+// Threads are the published states of the node's threads, by number: stream threads, and one global-<store> for each global
+// store.
 func (n *Node) Threads() []lifecycle.ThreadStatus {
 	_, threads, _ := n.status.snapshot()
 	return threads
@@ -200,12 +207,19 @@ func (n *Node) Partitions(ctx context.Context, store string) (int32, error) {
 func (n *Node) Handler() http.Handler {
 	var stores []httpapi.Store
 	for _, s := range n.topology.SubTopologies {
-		for _, st := range s.Stores {
-			stores = append(stores, httpapi.Store{Name: st.Name, Kind: st.Kind, KeyCodec: st.KeyCodec, Ordered: st.KeyOrdered,
-				WindowSize: st.WindowSize, ParseKey: st.ParseKey, FormatKey: st.FormatKey, FormatValue: st.FormatValue})
+		for i := range s.Stores {
+			stores = append(stores, asText(&s.Stores[i]))
 		}
 	}
+	for i := range n.topology.Globals {
+		stores = append(stores, asText(&n.topology.Globals[i].StoreSpec))
+	}
 	return httpapi.Handler(n, stores)
+}
+
+func asText(st *topology.StoreSpec) httpapi.Store {
+	return httpapi.Store{Name: st.Name, Kind: st.Kind, KeyCodec: st.KeyCodec, Ordered: st.KeyOrdered,
+		WindowSize: st.WindowSize, ParseKey: st.ParseKey, FormatKey: st.FormatKey, FormatValue: st.FormatValue}
 }
 
 // Owned are the tasks that run on this node, in order.

@@ -141,6 +141,9 @@ func (n *Node) externalTopics() map[string]string {
 			}
 		}
 	}
+	for _, g := range n.topology.Globals {
+		use[g.Topic] = "reads"
+	}
 	return use
 }
 

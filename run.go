@@ -24,9 +24,13 @@ func (n *Node) run(ctx context.Context) error {
 		}
 	}()
 	err := n.prepare(starting)
+	if err == nil {
+		err = n.globals.start(starting)
+	}
 	cancel()
 	if n.asked(ctx) {
 		n.status.become(lifecycle.NodePendingShutdown, nil)
+		n.stopGlobals()
 		n.status.become(lifecycle.NodeNotRunning, nil)
 		return nil
 	}
@@ -44,6 +48,7 @@ func (n *Node) run(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-n.stopping:
 	case cause = <-tree.failed:
+	case cause = <-n.globals.tree.failed:
 	}
 	return n.stopTree(tree, cause)
 }
@@ -76,12 +81,13 @@ func (n *Node) stopTree(t *tree, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), n.opts.stopTimeout)
 	defer cancel()
 	t.stop()
+	n.globals.abort()
 	n.awaitSpread(ctx)
 	abandoned := t.wait(ctx)
 	if abandoned != nil {
 		abandoned = fmt.Errorf("%w for %v after %s: %w", ErrAbandoned, t.alive(), n.opts.stopTimeout, abandoned)
 	}
-	err := errors.Join(cause, t.close(ctx, n.opts.leave || n.application.request.Load() != nil), abandoned)
+	err := errors.Join(cause, t.close(ctx, n.opts.leave || n.application.request.Load() != nil), n.globals.stop(ctx), abandoned)
 	switch {
 	case err == nil:
 		n.status.become(lifecycle.NodeNotRunning, nil)
@@ -97,6 +103,7 @@ func (n *Node) stopTree(t *tree, cause error) error {
 func (n *Node) release() {
 	n.cancel()
 	n.states.wg.Wait()
+	n.stopGlobals()
 	if n.restorer != nil {
 		n.system.Root.Stop(n.restorer)
 	}
@@ -110,6 +117,15 @@ func (n *Node) release() {
 		if err := n.dir.Close(); err != nil {
 			n.opts.logger.Warn("the state directory did not close cleanly", "err", err)
 		}
+	}
+}
+
+// stopGlobals ends the global stores of a node whose threads have not started, or are gone.
+func (n *Node) stopGlobals() {
+	ctx, cancel := context.WithTimeout(context.Background(), n.opts.stopTimeout)
+	defer cancel()
+	if err := n.globals.stop(ctx); err != nil {
+		n.opts.logger.Warn("the global stores did not close in time", "err", err)
 	}
 }
 

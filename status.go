@@ -119,10 +119,17 @@ func (s *status) forget(name string) {
 func (s *status) derive() {
 	if n := s.node.State(); n == lifecycle.NodeRebalancing || n == lifecycle.NodeRunning {
 		states := make([]lifecycle.Thread, 0, len(s.threads))
+		want := lifecycle.NodeRebalancing // of global stores alone: nothing is processed yet, or not any more
 		for _, t := range s.threads {
 			states = append(states, t.State)
+			if !isGlobal(t.Name) {
+				want = lifecycle.NodeRunning
+			}
 		}
-		if want := lifecycle.DeriveNode(states); want != n && want != lifecycle.NodePendingError {
+		if want == lifecycle.NodeRunning {
+			want = lifecycle.DeriveNode(states)
+		}
+		if want != n && want != lifecycle.NodePendingError {
 			s.becomeLocked(want, nil)
 		}
 	}

@@ -186,7 +186,7 @@ func (t *tree) threadProps(s *slot) *actor.Props {
 // newTask builds a task on its restored state.
 func (n *Node) newTask(id record.TaskID, state task.State, producer task.Producer) (*task.Task, error) {
 	p := n.plan.Load()
-	cfg := task.Config{ID: id, Sources: p.sources(id), State: state, Producer: producer, CacheBytes: n.opts.cacheBytes / int64(max(1, len(p.tasks())))}
+	cfg := task.Config{ID: id, Global: n.globals.state, Sources: p.sources(id), State: state, Producer: producer, CacheBytes: n.opts.cacheBytes / int64(max(1, len(p.tasks())))}
 	cfg.Fault = n.opts.fault
 	for _, st := range p.stores(id) {
 		c := task.StoreConfig{Name: st.Name}

@@ -77,12 +77,16 @@ func (c *storesCmd) ask(ctx context.Context, a *asker, p *printer) error {
 		KeyCodec   string `json:"key_codec"`
 		ValueCodec string `json:"value_codec"`
 		Partitions int64  `json:"partitions"`
+		Global     bool   `json:"global"`
 	}
 	if err := understand(body, &stores); err != nil {
 		return err
 	}
 	var rows [][]string
 	for _, s := range stores {
+		if s.Global {
+			s.Kind += ", global"
+		}
 		rows = append(rows, []string{s.Name, s.Kind, s.KeyText, s.KeyCodec, s.ValueCodec, number(s.Partitions)})
 	}
 	return p.table([]string{"STORE", "KIND", "KEY", "KEY CODEC", "VALUE CODEC", "PARTITIONS"}, rows)

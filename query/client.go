@@ -39,7 +39,7 @@ func (b *binding[K, V]) about(ctx context.Context, partition int32) *querypb.Abo
 		a.DeadlineMs = deadline.UnixMilli()
 	}
 	for tp, next := range b.opts.atLeast {
-		if tp.Partition == partition {
+		if tp.Partition == partition || global(b.handle) {
 			a.AtLeast = append(a.AtLeast, &querypb.Position{Topic: tp.Topic, Partition: tp.Partition, Next: next})
 		}
 	}

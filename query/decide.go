@@ -35,6 +35,8 @@ type Situation struct {
 	HasThread bool
 	// Declared: the topology has the store.
 	Declared bool
+	// Global: every node has all of it under a thread of its own, so it never is anywhere else.
+	Global bool
 	// Mistake is StateStoreTypeMismatch, InvalidQuery or IteratorClosed if the question is the caller's mistake; 0 otherwise.
 	Mistake Kind
 	// Partitions is the store's count; 0 if not known yet.
@@ -137,7 +139,7 @@ func (s *Situation) assigned() bool {
 // notHere: another node owns it or is about to, or every thread of this node runs and none has it. A thread that is still rebalancing
 // may yet get it.
 func (s *Situation) notHere() bool {
-	if s.Group || s.serves() {
+	if s.Group || s.Global || s.serves() {
 		return false
 	}
 	if s.Lease == LeaseGivenUp {
@@ -168,10 +170,10 @@ func (s *Situation) rebalancing() bool {
 	if s.serves() {
 		return false
 	}
-	switch s.Lease {
-	case LeaseOpening, LeaseRestoring:
+	switch {
+	case s.Lease == LeaseOpening, s.Lease == LeaseRestoring, s.Global && s.Lease != LeaseFailed:
 		return true
-	case LeaseFailed:
+	case s.Lease == LeaseFailed:
 		return s.moving() || (!s.HasThread && s.Node == lifecycle.NodeRebalancing)
 	}
 	return s.moving() || s.Node == lifecycle.NodeRebalancing

@@ -42,6 +42,7 @@ func held(s *Situation)                       { s.Held = true }
 func elsewhere(s *Situation)                  { s.OwnerElsewhere = true }
 func undeclared(s *Situation)                 { s.Declared = false }
 func mistake(k Kind) func(*Situation)         { return func(s *Situation) { s.Mistake = k } }
+func isGlobal(s *Situation)                   { s.Global, s.Partitions, s.Partition = true, 1, 0 }
 func full(s *Situation)                       { s.Full = true }
 func late(s *Situation)                       { s.Late = true }
 func strict(s *Situation)                     { s.RequireRunning = true }
@@ -78,6 +79,17 @@ var decisions = []struct {
 	{"unknown wins in ERROR", with(node(lifecycle.NodeError), undeclared), UnknownStateStore, nil},
 	{"type mismatch wins in CREATED", with(node(lifecycle.NodeCreated), mistake(StateStoreTypeMismatch)), StateStoreTypeMismatch, nil},
 	{"invalid query", with(mistake(InvalidQuery)), InvalidQuery, nil},
+	{"a global store serves", with(isGlobal), 0, nil},
+	{"a global store serves in a rebalance", with(isGlobal, node(lifecycle.NodeRebalancing)), 0, nil},
+	{"a global store is bootstrapped", with(isGlobal, inRebalance, lease(LeaseRestoring)), StreamThreadRebalancing, nil},
+	{"a global store before it is opened", with(isGlobal, node(lifecycle.NodeRebalancing), noThread, lease(LeaseNone)), StreamThreadRebalancing, nil},
+	{"a global store is never elsewhere", with(isGlobal, lease(LeaseRevoked), elsewhere), StreamThreadRebalancing, nil},
+	{"a global store has no other partition", with(isGlobal, partition(1)), PartitionNotInStore, nil},
+	{"a global store has failed", with(isGlobal, lease(LeaseFailed)), StoreFailure, nil},
+	{"a global store is replaced", with(isGlobal, inRebalance, lease(LeaseFailed)), StreamThreadRebalancing, nil},
+	{"a View of a global store that was opened anew", with(isGlobal, epoch(6)), StateStoreMigrated, ErrStateStoreClosed},
+	{"a global store that was given up", with(isGlobal, thr(lifecycle.ThreadError), lease(LeaseFailed)), StreamThreadNotRunning, nil},
+	{"a global store of a node that stops", with(isGlobal, epoch(7), node(lifecycle.NodePendingShutdown)), StateStoreNotAvailable, ErrStateStoreClosed},
 	{"iterator closed", with(mistake(IteratorClosed)), IteratorClosed, nil},
 	{"no such partition", with(partition(4)), PartitionNotInStore, nil},
 	{"negative partition", with(partition(-1)), PartitionNotInStore, nil},

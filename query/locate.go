@@ -12,8 +12,10 @@ import (
 type StoreInfo struct {
 	// Kind is "key-value" and so on; the codecs are named as they name themselves.
 	Name, Kind, KeyCodec, ValueCodec string
-	// Partitions is 0 while the count is not known.
+	// Partitions is 0 while the count is not known; 1 of a global store, whatever its topic has.
 	Partitions int32
+	// Global: every node has all of it.
+	Global bool
 }
 
 // Location is what a node knows about who has one store partition.
@@ -48,7 +50,7 @@ func Stores(ctx context.Context, c Client) ([]StoreInfo, error) {
 	}
 	var out []StoreInfo
 	for _, s := range r.GetStores().GetStores() {
-		out = append(out, StoreInfo{s.GetName(), s.GetKind(), s.GetKeyCodec(), s.GetValueCodec(), s.GetPartitions()})
+		out = append(out, StoreInfo{s.GetName(), s.GetKind(), s.GetKeyCodec(), s.GetValueCodec(), s.GetPartitions(), s.GetGlobal()})
 	}
 	return out, nil
 }

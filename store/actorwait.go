@@ -37,6 +37,9 @@ type wake struct{}
 // another task's; a global store has all of its topic's.
 func (a *storeActor) behind(q question) bool {
 	for _, at := range q.GetAbout().GetAtLeast() {
+		if a.state.spec.Global != "" && at.GetTopic() != a.spec.Changelog {
+			continue
+		}
 		if at.GetPartition() != a.state.spec.Partition && a.state.spec.Global == "" {
 			continue
 		}

@@ -61,6 +61,8 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request) {
 		ValueCodec string `json:"value_codec,omitempty"`
 		// Partitions is left out while the count is not known.
 		Partitions int32 `json:"partitions,omitempty"`
+		// Global: every node has all of it.
+		Global bool `json:"global,omitempty"`
 	}
 	infos, err := query.Stores(ctx, h.node)
 	if err != nil {
@@ -72,7 +74,7 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request) {
 		e := entry{Name: s.Name, Kind: s.Kind, KeyText: s.keyText()}
 		for _, info := range infos {
 			if info.Name == s.Name {
-				e.KeyCodec, e.ValueCodec, e.Partitions = info.KeyCodec, info.ValueCodec, info.Partitions
+				e.KeyCodec, e.ValueCodec, e.Partitions, e.Global = info.KeyCodec, info.ValueCodec, info.Partitions, info.Global
 			}
 		}
 		out = append(out, e)

@@ -242,7 +242,7 @@ type About struct {
 	Held bool `protobuf:"varint,9,opt,name=held,proto3" json:"held,omitempty"`
 	// Read your writes: the question waits until the store is at each of these positions, and ends with DeadlineExceeded,
 	// which says what was reached, if the asker's time is over before. Entries of another partition number than the store
-	// partition's own are ignored: a task reads the partitions of its own number only.
+	// partition's own are ignored: a task reads the partitions of its own number only. A global store looks at all of its topic's.
 	AtLeast []*Position `protobuf:"bytes,10,rep,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"`
 	// How long the asker waits, in milliseconds from the arrival of the question; 0: not known. It is for askers whose clock
 	// is not this host's; the sooner of it and deadline_ms counts.
@@ -1347,7 +1347,9 @@ type Store struct {
 	KeyCodec   string                 `protobuf:"bytes,3,opt,name=key_codec,json=keyCodec,proto3" json:"key_codec,omitempty"`
 	ValueCodec string                 `protobuf:"bytes,4,opt,name=value_codec,json=valueCodec,proto3" json:"value_codec,omitempty"`
 	// 0: not known yet.
-	Partitions    int32 `protobuf:"varint,5,opt,name=partitions,proto3" json:"partitions,omitempty"`
+	Partitions int32 `protobuf:"varint,5,opt,name=partitions,proto3" json:"partitions,omitempty"`
+	// Every node has all of it, as partition 0 of 1.
+	Global        bool `protobuf:"varint,6,opt,name=global,proto3" json:"global,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1415,6 +1417,13 @@ func (x *Store) GetPartitions() int32 {
 		return x.Partitions
 	}
 	return 0
+}
+
+func (x *Store) GetGlobal() bool {
+	if x != nil {
+		return x.Global
+	}
+	return false
 }
 
 // StoreList is the answer to a ListStores, in the order of the names.
@@ -2334,7 +2343,7 @@ const file_query_proto_rawDesc = "" +
 	"\aentries\x18\x01 \x01(\x03R\aentries\x12 \n" +
 	"\vapproximate\x18\x02 \x01(\bR\vapproximate\":\n" +
 	"\x06Values\x120\n" +
-	"\x06values\x18\x01 \x03(\v2\x18.millrace.query.v1.ValueR\x06values\"\x8d\x01\n" +
+	"\x06values\x18\x01 \x03(\v2\x18.millrace.query.v1.ValueR\x06values\"\xa5\x01\n" +
 	"\x05Store\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1b\n" +
@@ -2343,7 +2352,8 @@ const file_query_proto_rawDesc = "" +
 	"valueCodec\x12\x1e\n" +
 	"\n" +
 	"partitions\x18\x05 \x01(\x05R\n" +
-	"partitions\"\\\n" +
+	"partitions\x12\x16\n" +
+	"\x06global\x18\x06 \x01(\bR\x06global\"\\\n" +
 	"\tStoreList\x120\n" +
 	"\x06stores\x18\x01 \x03(\v2\x18.millrace.query.v1.StoreR\x06stores\x12\x1d\n" +
 	"\n" +

@@ -88,7 +88,7 @@ func (r *Router) listStores(only string) *querypb.StoreList {
 	list := &querypb.StoreList{NodeState: r.node.String()}
 	for _, name := range slices.Sorted(maps.Keys(r.stores)) {
 		if s := r.stores[name]; only == "" || only == name {
-			list.Stores = append(list.Stores, &querypb.Store{Name: s.Name, Kind: s.Kind, KeyCodec: s.KeyCodec, ValueCodec: s.ValueCodec, Partitions: r.partitions[name]})
+			list.Stores = append(list.Stores, &querypb.Store{Name: s.Name, Kind: s.Kind, KeyCodec: s.KeyCodec, ValueCodec: s.ValueCodec, Partitions: r.partitions[name], Global: s.Global})
 		}
 	}
 	return list
@@ -163,6 +163,9 @@ func wanted(q *querypb.Locate, at *address, n int32) (partition int32, one bool)
 // location is what is published about a store partition. The lock is held.
 func (r *Router) location(store string, partition int32) *querypb.Location {
 	out := &querypb.Location{Partition: partition, Owner: r.owners[store][partition], State: query.LeaseNone.String()}
+	if r.stores[store].Global {
+		out.Here, out.Owner = true, r.opts.Endpoint
+	}
 	g := r.directory.existing(address{store, partition})
 	if g == nil {
 		return out

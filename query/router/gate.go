@@ -144,11 +144,11 @@ func (g *gate) taken(id uint32) bool { _, ok := g.outstanding[id]; return ok }
 
 // situation is what is published, as of now, before any question. Both locks are held.
 func (g *gate) situation(r *Router) query.Situation {
-	_, declared := r.stores[g.at.store]
+	info, declared := r.stores[g.at.store]
 	owner := r.owners[g.at.store][g.at.partition]
 	thread, has := r.threads[g.lease.thread]
 	return query.Situation{
-		Node: r.node, Declared: declared, Partitions: r.partitions[g.at.store], Partition: g.at.partition,
+		Node: r.node, Declared: declared, Global: info.Global, Partitions: r.partitions[g.at.store], Partition: g.at.partition,
 		Thread: thread.State, HasThread: has, Lease: g.lease.state, LeaseEpoch: g.lease.epoch, Lag: g.lease.lag,
 		OwnerElsewhere: owner != "" && owner != r.opts.Endpoint,
 	}

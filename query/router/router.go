@@ -26,7 +26,11 @@ type Options struct {
 }
 
 // StoreInfo is a store of the topology.
-type StoreInfo struct{ Name, Kind, KeyCodec, ValueCodec string }
+type StoreInfo struct {
+	Name, Kind, KeyCodec, ValueCodec string
+	// Global: every node has all of it, as its partition 0 of 1, and no other node is asked in its place.
+	Global bool
+}
 
 // Router keeps what one node has published, and publishes it to the gates.
 //
@@ -77,6 +81,9 @@ func (r *Router) Declare(stores []StoreInfo) {
 	defer r.mu.Unlock()
 	for _, s := range stores {
 		r.stores[s.Name] = s
+		if s.Global {
+			r.partitions[s.Name] = 1
+		}
 	}
 }
 
