@@ -30,7 +30,7 @@ func Handler(n Node, stores []Store) http.Handler {
 		h.byName[stores[i].Name] = &stores[i]
 	}
 	for _, r := range routes {
-		mux.HandleFunc(r.method+" "+r.path, r.serve(h))
+		mux.HandleFunc(r.method+" "+r.path, routed(r.serve(h)))
 	}
 	return problems(mux, make(chan struct{}, MaxInFlight))
 }
@@ -135,7 +135,7 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) {
 	out := value{Key: text, Partition: p, Position: asOffsets(reply.GetPosition())}
 	v := reply.GetValue()
 	if !v.GetPresent() {
-		write(w, http.StatusNotFound, "application/json", out)
+		out.write(w, http.StatusNotFound)
 		return
 	}
 	formatted, err := store.FormatValue(present(v.GetValue()))
@@ -144,5 +144,5 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out.Found, out.Value, out.Timestamp = true, &formatted, v.GetTimestamp()
-	write(w, http.StatusOK, "application/json", out)
+	out.write(w, http.StatusOK)
 }

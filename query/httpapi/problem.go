@@ -80,18 +80,14 @@ func fail(w http.ResponseWriter, err error) {
 // always answered, and at once.
 func problems(mux *http.ServeMux, slots chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, pattern := mux.Handler(r); pattern == "" {
-			mux.ServeHTTP(&unrouted{ResponseWriter: w}, r)
-			return
-		}
 		if strings.HasSuffix(r.URL.Path, "z") && (r.URL.Path == "/livez" || r.URL.Path == "/readyz") {
-			mux.ServeHTTP(w, r)
+			mux.ServeHTTP(&unrouted{ResponseWriter: w, request: r}, r)
 			return
 		}
 		select {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
-			mux.ServeHTTP(w, r)
+			mux.ServeHTTP(&unrouted{ResponseWriter: w, request: r}, r)
 		default:
 			f := query.New(query.Overloaded, "", query.NoPartition)
 			f.Detail = "the node answers " + strconv.Itoa(MaxInFlight) + " requests already"
@@ -100,15 +96,22 @@ func problems(mux *http.ServeMux, slots chan struct{}) http.Handler {
 	})
 }
 
-// unrouted replaces what the mux says about a path or a method that does not exist.
+// unrouted replaces what the mux says about a path or a method that does not exist. That there is none is known by the
+// pattern, which the mux sets when it has found a route: to look for the route beforehand would be to look twice.
 type unrouted struct {
 	http.ResponseWriter
+	request  *http.Request
 	replaced bool
+}
+
+// routed gives a handler the writer itself.
+func routed(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { serve(w.(*unrouted).ResponseWriter, r) }
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (u *unrouted) WriteHeader(status int) {
-	if status < http.StatusBadRequest {
+	if status < http.StatusBadRequest || u.request.Pattern != "" {
 		u.ResponseWriter.WriteHeader(status)
 		return
 	}
