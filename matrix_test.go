@@ -79,7 +79,10 @@ type stage struct {
 	// blocks are the lines that hold their thread, each with a channel that lets it go.
 	blocks sync.Map
 	view   *query.View[string, int64]
-	scan   *query.KeyValueIterator[string, int64]
+	// countries is the global store of the nodes, if they have one, and global a View of it.
+	countries *topology.GlobalStore[string, string]
+	global    *query.View[string, string]
+	scan      *query.KeyValueIterator[string, int64]
 }
 
 func newStage(t *testing.T) *stage {
@@ -121,6 +124,9 @@ func (s *stage) counter() *topology.Topology {
 		return true
 	})
 	topology.To(topology.Count(sound, counts), out)
+	if s.countries != nil {
+		b.AddGlobalStore(*s.countries)
+	}
 	topo, err := b.Build()
 	if err != nil {
 		s.t.Fatal(err)
@@ -336,6 +342,12 @@ func (s *stage) ask(how matrix.Ask) (err error) {
 	case matrix.NextAfterClose:
 		s.scan.Close()
 		_, err = s.scan.Next()
+	case matrix.OpenGlobal:
+		_, err = query.Open(ctx, s.node, *s.countries)
+	case matrix.GetGlobal:
+		_, _, err = query.Get(ctx, s.node, *s.countries, key)
+	case matrix.GetOfGlobalView:
+		_, _, err = s.global.Get(ctx, key)
 	case matrix.Locate:
 		_, err = query.Locate(ctx, s.node, counts, key)
 	default:

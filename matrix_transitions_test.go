@@ -46,6 +46,15 @@ var transitions = map[string]func(*stage){
 	"r10-type-mismatch/running":     (*stage).isRunning,
 	"r10-type-mismatch/stopped":     holding(nil, (*stage).stopped),
 
+	"r11-global-closed/created":                       globally((*stage).created),
+	"r11-global-closed/bootstrapped":                  globally((*stage).bootstrapped),
+	"r11-global-closed/served before the threads run": globally((*stage).withoutGroup),
+	"r11-global-closed/replacement pending":           globally((*stage).globalPending),
+	"r11-global-closed/opened anew":                   globally(holding((*stage).openGlobal, (*stage).globalAnew)),
+	"r11-global-closed/stopping, acquire":             globally(holding(nil, (*stage).stopping)),
+	"r11-global-closed/stopping":                      globally(holding((*stage).openGlobal, (*stage).stopping)),
+	"r11-global-closed/given up":                      globally((*stage).globalGivenUp),
+
 	"r12-stopping-acquire/open": holding(nil, (*stage).stopping),
 	"r12-stopping-acquire/get":  holding(nil, (*stage).stopping),
 	"r13-stopping-read/view":    holding((*stage).openView, (*stage).stopping),

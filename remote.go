@@ -63,7 +63,8 @@ func (n *Node) RemoteRefusals() map[string]int64 {
 	return n.listener.Refusals().Counts()
 }
 
-// StorePID is where questions about one partition of a store go: any actor may send it the messages of package querypb
+// StorePID is where questions about one partition of a store go (of a global store, partition 0 is all that the node has of
+// it, and there is no other): any actor may send it the messages of package querypb
 // and gets a *querypb.Reply, a value or a typed failure, in every state of the node and for names and partitions that
 // do not exist too. With WithRemote it has the node's address and can be asked from other processes. One that asks with the
 // actor library must itself listen, because the library answers by a connection of its own; package query/remote need not.

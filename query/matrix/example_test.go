@@ -14,6 +14,5 @@ func ExampleRow_At() {
 	}
 	// Output:
 	// 5 there are no standby tasks yet, so no transition leads here
-	// 11 there are no global stores yet, so no transition leads here
 	// 22 nothing pauses a node yet, so no transition leads here
 }

@@ -59,6 +59,7 @@ type Case struct {
 	//	owner P ENDPOINT  the group's assignment names the owner
 	//	pause
 	//	view, scan        the asker opens a View, or reads one entry of a scan with pages of two
+	//	global STEP       open, restore, serve, fail, view or thread STATE, of the global store "countries" and its thread
 	Publish []string
 	Ask     Ask
 	Want    Outcome
@@ -88,6 +89,10 @@ const (
 	NextAfterClose Ask = "next after Close"
 	// Locate asks who owns a key of partition 1.
 	Locate Ask = "locate"
+	// OpenGlobal, GetGlobal and GetOfGlobalView are of the global store "countries".
+	OpenGlobal      Ask = "open of a global store"
+	GetGlobal       Ask = "get of a global store"
+	GetOfGlobalView Ask = "get of the View of a global store"
 )
 
 // Outcome is what a case wants. A Kind of 0 is a value.
@@ -136,6 +141,8 @@ func injectedOnly(id, reason string) [3]Proof {
 var (
 	running     = []string{"count", "node REBALANCING", "thread REBALANCING", "open 0", "serve 0", "thread RUNNING", "node RUNNING"}
 	rebalancing = []string{"count", "node REBALANCING", "thread REBALANCING"}
+	bootstraps  = []string{"node REBALANCING", "global thread REBALANCING", "global open", "global restore"}
+	globally    = after(after(bootstraps, "global serve", "global thread RUNNING"), running...)
 )
 
 func after(steps []string, more ...string) []string {
