@@ -149,9 +149,9 @@ func (l *Loop) Step(now time.Time) (next time.Time, err error) {
 	if err := l.fault(fault.ThreadPoll); err != nil {
 		return now, err
 	}
-	l.events = l.slot.Inbox.Poll(l.events[:0])
+	l.events = l.slot.poll(l.events[:0])
 	for i, e := range l.events {
-		l.events[i] = nil
+		l.events[i] = nil // looked at, whatever comes of it
 		if err := l.handle(e); err != nil {
 			return now, err
 		}
@@ -193,6 +193,8 @@ func doneIf(done bool) error {
 // Abandon gives up everything after a failed Step, without a commit: what was not committed is processed again by the
 // next incarnation. Stores are flushed as they close, so it has little to restore.
 func (l *Loop) Abandon() {
+	l.slot.leave(l.events)
+	l.events = nil
 	for _, e := range l.everyTask() {
 		l.giveUp(e)
 	}

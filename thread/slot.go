@@ -55,6 +55,9 @@ type Slot struct {
 	// transaction numbers the commits. It goes on from the time of the process's start, so that no number means two
 	// transactions although a process that is started again has its transactional id again.
 	transaction uint64
+	// left are events that a failed incarnation had taken out of the inbox and not looked at. They are for the next one: an
+	// answer among them that somebody waits for comes no second time.
+	left []broker.Event
 	// cause is why the incarnation before this one ended.
 	cause error
 	// blocked is how long loops stood still, in nanoseconds. They add to it, and anybody may read it.
@@ -83,6 +86,22 @@ func (s *Slot) abort() {
 	}
 	s.aborting = s.nextToken()
 	s.Producer.Abort(s.aborting)
+}
+
+// poll takes what has arrived; what a failed incarnation has left comes first.
+func (s *Slot) poll(dst []broker.Event) []broker.Event {
+	dst = append(dst, s.left...)
+	s.left = nil
+	return s.Inbox.Poll(dst)
+}
+
+// leave keeps the events that were not looked at for the next incarnation.
+func (s *Slot) leave(events []broker.Event) {
+	for _, e := range events {
+		if e != nil {
+			s.left = append(s.left, e)
+		}
+	}
 }
 
 // begin gives the next commit its number.
