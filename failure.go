@@ -54,8 +54,12 @@ func newFailure(cause error, attempt int) Failure {
 	return f
 }
 
-// fatal says that a restart cannot help: configuration, authorisation, or a record that no broker takes.
+// fatal says that a restart cannot help: configuration, authorisation, a record that no broker takes, or one that was tried
+// as often as it is to be.
 func fatal(cause error) bool {
+	if e := (*thread.ExhaustedError)(nil); errors.As(cause, &e) {
+		return true
+	}
 	if b := (*broker.Error)(nil); errors.As(cause, &b) {
 		// A position that the log does not hold is nobody's fault: a restart reads a global store anew.
 		return b.Class == broker.Fatal && b.Code != broker.CodeOffsetOutOfRange

@@ -78,6 +78,7 @@ type options struct {
 	compression    string
 	restart        actors.Intensity
 	patience       thread.Patience
+	quarantine     thread.QuarantinePolicy
 	metadata       time.Duration
 	tls            *tls.Config
 	transaction    time.Duration
@@ -97,7 +98,8 @@ func defaults() options {
 		brokers: []string{"127.0.0.1:9092"}, threads: 2, logger: slog.New(slog.DiscardHandler),
 		commitInterval: 100 * time.Millisecond, transaction: 30 * time.Second, startTimeout: 30 * time.Second, stopTimeout: 30 * time.Second,
 		session: 10 * time.Second, heartbeat: 3 * time.Second, leave: true, replication: -1, cacheBytes: 64 << 20,
-		restart: actors.DefaultIntensity, patience: thread.Patience{Stuck: 30 * time.Second, Poll: 5 * time.Minute}, metadata: 30 * time.Second,
+		quarantine: thread.QuarantinePolicy{First: 100 * time.Millisecond, Cap: time.Minute},
+		restart:    actors.DefaultIntensity, patience: thread.Patience{Stuck: 30 * time.Second, Poll: 5 * time.Minute}, metadata: 30 * time.Second,
 	}
 }
 
@@ -163,6 +165,17 @@ func WithActorSystem(s *actor.ActorSystem) Option { return func(o *options) { o.
 // configuration and authorisation end the node.
 func WithUncaughtHandler(h func(Failure) Answer) Option {
 	return func(o *options) { o.uncaught = h }
+}
+
+// WithQuarantine is how a record is tried again at which a task has failed before. Its first failure goes to the failure
+// handler, and by default ends in a restart of the thread. From then on the record is tried alone, in a transaction of its
+// own, with a back-off between the tries, while the other tasks go on; the task is flagged in Tree and Events. Handlers of
+// the topology are asked at each try, and an operator may pass the record (SkipRecord, DeadLetterRecord) or hurry it
+// (RetryTask). The default is 100 ms to 1 min, without an end. Attempts bounds the failures of one record: then the node
+// ends with a *thread.ExhaustedError. With First = 0 there is no quarantine: each failure goes to the failure handler, and
+// too many of them end the node (WithRestarts).
+func WithQuarantine(p thread.QuarantinePolicy) Option {
+	return func(o *options) { o.quarantine = p }
 }
 
 // WithStuckAfter is how long one step of a thread's loop may take before the thread is flagged as stuck: in Tree, in the

@@ -21,6 +21,7 @@ import (
 	"github.com/millrace-io/millrace/query/querypb"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/record/codec"
+	"github.com/millrace-io/millrace/thread"
 	"github.com/millrace-io/millrace/topology"
 )
 
@@ -152,7 +153,8 @@ func TestPanicIsASupervisedRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := start(t, topo, millrace.WithBrokers(c.Addrs()...), millrace.WithStateDir(t.TempDir()), millrace.WithThreads(1))
+	n := start(t, topo, millrace.WithBrokers(c.Addrs()...), millrace.WithStateDir(t.TempDir()), millrace.WithThreads(1),
+		millrace.WithQuarantine(thread.QuarantinePolicy{}))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	restarts := make(chan millrace.StateChange, 64)
@@ -196,7 +198,7 @@ func TestH17PoisonRecordEndsTheNodeWithItsCoordinates(t *testing.T) {
 		t.Fatal(err)
 	}
 	intensity := actors.Intensity{Max: 2, Window: time.Minute, First: time.Millisecond, Cap: time.Millisecond}
-	n, err := millrace.New("app", topo, millrace.WithBrokers(c.Addrs()...), millrace.WithStateDir(t.TempDir()), millrace.WithThreads(1), millrace.WithRestarts(intensity))
+	n, err := millrace.New("app", topo, millrace.WithBrokers(c.Addrs()...), millrace.WithStateDir(t.TempDir()), millrace.WithThreads(1), millrace.WithRestarts(intensity), millrace.WithQuarantine(thread.QuarantinePolicy{}))
 	if err != nil {
 		t.Fatal(err)
 	}

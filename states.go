@@ -388,10 +388,7 @@ func (t *threadStates) moveStores(id record.TaskID, to lifecycle.Store, epoch ui
 
 // running publishes that a task processes.
 func (s *states) running(id record.TaskID) {
-	k := s.keeper(id)
-	k.mu.Lock()
-	held := k.held
-	k.mu.Unlock()
+	held := s.holder(id)
 	if held == nil {
 		return
 	}

@@ -23,6 +23,14 @@ import (
 // callback passes lines through, after f has had each.
 func callback(t testing.TB, f func(line string) error) *topology.Topology {
 	t.Helper()
+	topo, err := builder(f).Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return topo
+}
+
+func builder(f func(line string) error) *topology.Builder {
 	b := topology.NewBuilder()
 	topology.To(topology.Map(topology.From(b, lines), func(r record.Record[string, string]) (record.Record[string, int64], error) {
 		if err := f(r.Value); err != nil {
@@ -30,11 +38,7 @@ func callback(t testing.TB, f func(line string) error) *topology.Topology {
 		}
 		return record.New(r.Key, int64(len(r.Value)), r.Timestamp), nil
 	}), out)
-	topo, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return topo
+	return b
 }
 
 var errBroken = errors.New("broken wheel")

@@ -176,7 +176,7 @@ func (t *tree) threadProps(s *slot) *actor.Props {
 			Sources: func(id record.TaskID) []record.TopicPartition { return n.plan.Load().sources(id) },
 
 			NewTask:        n.newTask,
-			CommitInterval: n.opts.commitInterval, UncommittedBytes: 64 << 20, BufferedBytes: 32 << 20, Budget: 1000, Log: n.opts.logger, Fault: n.opts.fault,
+			CommitInterval: n.opts.commitInterval, UncommittedBytes: 64 << 20, BufferedBytes: 32 << 20, Budget: 1000, Quarantine: n.opts.quarantine, Log: n.opts.logger, Fault: n.opts.fault,
 		},
 		Stores: states, Before: s.before,
 		Ended: func(name string) { t.end(name) },
@@ -342,7 +342,10 @@ type threadWatcher struct {
 	failed func(error)
 }
 
-var _ thread.Watcher = (*threadWatcher)(nil)
+var (
+	_ thread.Watcher           = (*threadWatcher)(nil)
+	_ thread.QuarantineWatcher = (*threadWatcher)(nil)
+)
 
 // Became implements thread.Watcher.
 func (w *threadWatcher) Became(s lifecycle.ThreadStatus) {
@@ -364,6 +367,14 @@ func (w *threadWatcher) Running(id record.TaskID, at broker.Offsets) {
 	w.node.states.reached(id, reached)
 	w.node.states.running(id)
 	w.node.owned.set(id, true)
+}
+
+// Quarantined implements thread.QuarantineWatcher.
+func (w *threadWatcher) Quarantined(id record.TaskID, q *thread.Quarantine) {
+	if held := w.node.states.holder(id); held != nil {
+		b := w.node.status.board
+		b.quarantined(b.task(held.Name, id), newQuarantine(q))
+	}
 }
 
 // Gone implements thread.Watcher: the leases of the task's stores end before anything else happens to it.

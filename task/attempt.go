@@ -82,6 +82,9 @@ func (t *Task) failure(cause error) *ProcessError {
 	if t.current != nil {
 		e.Source, e.Offset = t.current.source, t.offset
 	}
+	if s := (*topology.SinkError)(nil); t.broken != nil && !errors.As(t.broken, &s) {
+		e.Outside = true
+	}
 	return e
 }
 
@@ -142,6 +145,7 @@ func (t *Task) errorContext(s topology.Stage, node string) topology.ErrorContext
 	c := topology.ErrorContext{Task: t.cfg.ID, Stage: s, Node: node}
 	if b := t.current; b != nil {
 		c.Source, c.Input = b.source, b.head()
+		c.Attempt = t.held.attempt(b, t.offset)
 	}
 	return c
 }

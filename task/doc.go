@@ -32,6 +32,9 @@
 // try. Responses counts the answers. Nobody is asked about errors of engines and of the cluster, nor about changelog
 // records.
 //
+// A record at which a task keeps failing can be held (Hold): Process stops before it, so that its tries, and its failures,
+// are apart from everything else (ProcessHeld). PassHeld passes it unprocessed.
+//
 // Time. Stream time is the highest timestamp that was taken up, by the topics' timestamp extractors where they have one; it
 // comes back from the offsets' metadata. Windowed aggregations have stream times of their own (StreamTimes), which come back
 // from their stores: State.Time.

@@ -25,6 +25,8 @@ type ProcessError struct {
 	Cause error
 	// Stack is where user code panicked, nil if it did not.
 	Stack []byte
+	// Outside says that a store or the cluster has failed, not user code and not the record.
+	Outside bool
 }
 
 // Error names the task and the record.

@@ -79,7 +79,10 @@ func (t *Task) enough(budget int, asked bool) bool {
 func (t *Task) drain(b *buffer, budget int, asked bool) error {
 	t.current = b
 	for !t.enough(budget, asked) && !b.isEmpty() {
-		records := b.batches[b.first].Records
+		records := t.held.before(b, b.batches[b.first].Records)
+		if b.index >= len(records) {
+			break // the next one is held
+		}
 		records = records[:min(len(records), b.index+budget-t.taken)]
 		for b.index < len(records) {
 			if err := t.take(b, &records[b.index]); err != nil {
@@ -132,6 +135,9 @@ func (t *Task) merge(budget int, asked bool) error {
 			break
 		}
 		b := t.lowest()
+		if t.held.stops(b) {
+			break
+		}
 		t.current = b
 		if err := t.take(b, b.head()); err != nil {
 			return err

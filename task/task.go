@@ -121,6 +121,8 @@ type Task struct {
 	failed error
 	// closing is what processors returned when a Rewind closed them.
 	closing error
+	// held is the record that Process stops before; see Hold.
+	held hold
 }
 
 // New returns a task in CREATED. Its processors are made by Start. The error says what the configuration lacks.
@@ -183,7 +185,7 @@ func (t *Task) Attach(s State) { t.mem.state = s }
 // missing; the task stays RESTORING then.
 func (t *Task) Start(now time.Time, at broker.Offsets) (err error) {
 	t.wallClock = now.UnixMilli()
-	t.failed, t.broken, t.streamTime, t.ahead = nil, nil, -1, false
+	t.failed, t.broken, t.streamTime, t.ahead, t.held = nil, nil, -1, false, hold{}
 	var position record.Position
 	if len(t.overlays) > 0 {
 		position = t.mem.state.Position()

@@ -304,6 +304,13 @@ func (t *teller) Running(id record.TaskID, at broker.Offsets) {
 	t.actor.root.Send(t.actor.self, taskRunning{t.actor.epoch, id})
 }
 
+// Quarantined implements QuarantineWatcher.
+func (t *teller) Quarantined(id record.TaskID, q *Quarantine) {
+	if w, ok := t.Watcher.(QuarantineWatcher); ok && !t.actor.abandoned.Load() {
+		w.Quarantined(id, q)
+	}
+}
+
 // Gone implements Watcher.
 func (t *teller) Gone(id record.TaskID) {
 	if t.actor.abandoned.Load() {

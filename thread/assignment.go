@@ -90,6 +90,7 @@ func (l *Loop) startIfReady(e *entry) error {
 	l.running = append(l.running, e)
 	slices.SortFunc(l.running, func(a, b *entry) int { return a.id.Compare(b.id) })
 	l.cfg.Watcher.Running(e.id, e.at)
+	l.hold(e, true)
 	for _, tp := range sorted(e.tps) {
 		l.slot.Fetcher.Start(tp, e.at[tp].At)
 	}
@@ -152,6 +153,7 @@ func (l *Loop) onLost(lost broker.Lost) {
 // giveUp closes a task as it is. What it has not committed is gone; what a commit that is under way covers is not
 // applied any more, which costs the next owner a few changelog records.
 func (l *Loop) giveUp(e *entry) {
+	l.leaves(e)
 	delete(l.tasks, e.id)
 	l.running = slices.DeleteFunc(l.running, func(o *entry) bool { return o == e })
 	l.slot.Fetcher.Stop(e.tps...)

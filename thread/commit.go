@@ -79,7 +79,7 @@ func (l *Loop) maybeCommit() error {
 		l.releaseRevoked()
 		return nil
 	}
-	return l.beginCommit()
+	return l.beginCommit(l.running)
 }
 
 func (l *Loop) asked() bool {
@@ -91,8 +91,8 @@ func (l *Loop) asked() bool {
 	return false
 }
 
-// beginCommit freezes every running task and sends what it has to send.
-func (l *Loop) beginCommit() error {
+// beginCommit freezes tasks, all that run or one that is alone, and sends what they have to send.
+func (l *Loop) beginCommit(of []*entry) error {
 	if err := l.fault(fault.CommitFlush); err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (l *Loop) beginCommit() error {
 	if l.slot.exactlyOnce() {
 		stamp = task.Stamp{TransactionalID: l.slot.TransactionalID, Number: c.number}
 	}
-	for _, e := range l.running {
+	for _, e := range of {
 		u, err := e.task.PrepareTransaction(l.now, stamp)
 		if err != nil {
 			return err
@@ -286,6 +286,7 @@ func (l *Loop) endCommitIfApplied() {
 	}
 	l.commit = nil
 	l.nextCommit = maxTime(l.nextCommit, l.now)
+	l.passedAlone()
 	l.releaseAfterCommit()
 }
 

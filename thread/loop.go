@@ -32,8 +32,9 @@ type Config struct {
 	// BufferedBytes is how much may wait for the producer's acknowledgements before processing pauses.
 	BufferedBytes int64
 	// Budget is how many records one step takes from one task before it looks at the next.
-	Budget int
-	Log    *slog.Logger
+	Budget     int
+	Log        *slog.Logger
+	Quarantine QuarantinePolicy
 	// Fault is where a test breaks the loop; nil otherwise.
 	Fault fault.Hook
 }
@@ -65,6 +66,9 @@ type Loop struct {
 	peeks []peekAnswer
 	// resets are the Positions.Resolve calls for partitions of running tasks whose position fell out of the log.
 	resets map[uint64]*entry
+
+	// alone is about records that are tried apart from everything else.
+	alone isolation
 
 	// budget is how many records a step takes from one task.
 	budget int
@@ -100,7 +104,7 @@ type entry struct {
 func NewLoop(cfg Config) *Loop {
 	return &Loop{
 		cfg: cfg, slot: cfg.Slot, budget: cfg.Budget, machine: lifecycle.NewMachine(&lifecycle.ThreadTable, cfg.Slot.Name),
-		tasks: map[record.TaskID]*entry{}, resets: map[uint64]*entry{}, fences: map[uint64]string{},
+		tasks: map[record.TaskID]*entry{}, resets: map[uint64]*entry{}, fences: map[uint64]string{}, alone: isolation{orders: map[record.TaskID]Order{}},
 	}
 }
 
@@ -165,6 +169,9 @@ func (l *Loop) Step(now time.Time) (next time.Time, err error) {
 			return now, errors.Join(err, doneIf(done && err == nil))
 		}
 	}
+	if err := l.isolate(); err != nil {
+		return now, err
+	}
 	busy, err := l.process()
 	if err != nil {
 		return now, err
@@ -205,6 +212,7 @@ func (l *Loop) Abandon() {
 // here until its supervisor has restarted it or has given up; one that was stopping is ERROR.
 func (l *Loop) Fail(now time.Time, cause error) {
 	l.now, l.cause, l.slot.cause = now, cause, cause
+	l.remember(cause)
 	if l.machine.State() == lifecycle.ThreadPendingShutdown {
 		l.become(lifecycle.ThreadError)
 	} else {
@@ -259,6 +267,8 @@ func (l *Loop) handle(e broker.Event) error {
 		if t := l.tasks[e.Task]; t != nil && e.Epoch == l.cfg.Epoch {
 			t.serving = true
 		}
+	case Order:
+		l.onOrder(e)
 	case broker.FetchFailed:
 		return l.onFetchFailed(e)
 	case broker.GroupFailed:
@@ -299,6 +309,11 @@ func (l *Loop) deadline() time.Time {
 	}
 	if !l.busy() && l.nextCommit.Before(next) && l.needsCommit() {
 		next = l.nextCommit
+	}
+	if len(l.slot.quarantine) > 0 {
+		if at := l.nextTry(); !at.IsZero() && at.Before(next) && !l.busy() {
+			next = maxTime(at, l.now)
+		}
 	}
 	for _, e := range l.running {
 		if ready, at := e.task.Ready(l.now); !ready && !at.IsZero() && at.Before(next) {

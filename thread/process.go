@@ -33,7 +33,7 @@ func (l *Loop) uncommitted() (bytes int64) {
 
 // process gives every running task one turn. busy says that a task took a whole budget, so there may be more.
 func (l *Loop) process() (busy bool, err error) {
-	if l.stopping || l.rewinding || l.slot.aborting != 0 {
+	if l.stopping || l.rewinding || l.slot.aborting != 0 || l.othersWait() {
 		return false, nil
 	}
 	if l.full() {

@@ -274,6 +274,15 @@ func (r recordedWatcher) Running(id record.TaskID, at broker.Offsets) {
 // Gone implements thread.Watcher.
 func (r recordedWatcher) Gone(id record.TaskID) { r.say(id.String(), "gone %s", id) }
 
+// Quarantined implements thread.QuarantineWatcher.
+func (r recordedWatcher) Quarantined(id record.TaskID, q *thread.Quarantine) {
+	if q == nil {
+		r.say("", "quarantine of %s ends", id)
+		return
+	}
+	r.say("", "quarantine of %s: %s@%d failed %d times, next in %s", id, q.Source, q.Offset, q.Failures, q.Retry.Sub(start))
+}
+
 // Assignment implements thread.Watcher.
 func (r recordedWatcher) Assignment(_ string, data []byte) (more bool, live []string) {
 	rest, more := strings.CutPrefix(string(data), "more,")

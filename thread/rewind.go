@@ -59,6 +59,7 @@ func (l *Loop) migrate() {
 // A commit that is decided is not taken back; its units are applied first.
 func (l *Loop) abort(cause error) {
 	l.cause = cause
+	l.putOff()
 	if l.commit != nil && !l.commit.decided {
 		l.commit = nil
 	}
@@ -156,6 +157,13 @@ func (l *Loop) maybeRewind() error {
 		return nil
 	}
 	l.rewinding = false
+	if e := l.alone.only; e != nil {
+		l.alone.only = nil
+		if l.tasks[e.id] != e {
+			return nil
+		}
+		return l.rewindAlone(e)
+	}
 	if !l.slot.exactlyOnce() && l.machine.State() == lifecycle.ThreadRunning {
 		l.become(lifecycle.ThreadRebalancing)
 	}
@@ -178,11 +186,23 @@ func (l *Loop) rewind(e *entry) error {
 		l.cfg.States.Replay(e.id, l.cfg.Epoch)
 		return nil
 	}
-	// The state holds what is committed and nothing else, so its readers go on.
+	return l.restart(e)
+}
+
+// rewindAlone takes back what one task has done alone: nothing of it is in a changelog yet, in either guarantee.
+func (l *Loop) rewindAlone(e *entry) error {
+	l.slot.Fetcher.Stop(e.tps...)
+	e.at = e.task.Rewind()
+	return l.restart(e)
+}
+
+// restart has a task go on from its last commit. The state holds what is committed and nothing else, so its readers go on.
+func (l *Loop) restart(e *entry) error {
 	e.task.Attach(e.state)
 	if err := e.task.Start(l.now, e.at); err != nil {
 		return err
 	}
+	l.hold(e, false)
 	for _, tp := range sorted(e.tps) {
 		l.slot.Fetcher.Start(tp, e.at[tp].At)
 	}

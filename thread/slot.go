@@ -60,6 +60,8 @@ type Slot struct {
 	left []broker.Event
 	// cause is why the incarnation before this one ended.
 	cause error
+	// quarantine is the record at which each task has failed last, until it is passed.
+	quarantine map[record.TaskID]*Quarantine
 	// blocked is how long loops stood still, in nanoseconds. They add to it, and anybody may read it.
 	blocked atomic.Int64
 	// token numbers requests over all incarnations, so that a late answer to a predecessor is told from one's own.
@@ -68,7 +70,7 @@ type Slot struct {
 
 // NewSlot returns a slot with an empty inbox; the caller fills in the ports before the first incarnation starts.
 func NewSlot(name string) *Slot {
-	return &Slot{Name: name, Inbox: broker.NewInbox(), closing: map[record.TaskID]int{}}
+	return &Slot{Name: name, Inbox: broker.NewInbox(), closing: map[record.TaskID]int{}, quarantine: map[record.TaskID]*Quarantine{}}
 }
 
 // Blocked is how long the slot's loops have stood still because a commit or the producer had to catch up, since the process

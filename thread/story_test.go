@@ -191,7 +191,7 @@ func (s *story) event(verb string, w []string) {
 		s.t.Fatal("the first event is a slot")
 	}
 	switch verb {
-	case "slot": // exactly-once topics=in,two uncommitted=BYTES refused=skip
+	case "slot": // exactly-once topics=in,two uncommitted=BYTES refused=skip quarantine attempts=N
 		s.open(w)
 	case "start": // the next incarnation
 		s.begin()
@@ -207,6 +207,9 @@ func (s *story) event(verb string, w []string) {
 		s.poison = append(s.poison, w...)
 	case "buffered": // so much waits for the producer
 		s.ports.buffered = s.number(w[0])
+	case "order": // 0 again|skip|bury
+		remedy := map[string]thread.Remedy{"again": thread.TryAgain, "skip": thread.SkipIt, "bury": thread.BuryIt}[w[1]]
+		s.put(thread.Order{Task: s.id(w[0]), Remedy: remedy, Done: func(err error) { s.ports.say("", "order for %s: %s", w[0], errorText(err)) }})
 	case "deadline":
 		next, err := s.loop.Step(s.now)
 		s.ports.say("", "in %s %s", next.Sub(s.now), errorText(err))
@@ -240,6 +243,9 @@ func (s *story) open(w []string) {
 		}
 		return nil
 	})
+	if slices.Contains(w, "quarantine") {
+		s.cfg.Quarantine = thread.QuarantinePolicy{First: 100 * time.Millisecond, Cap: time.Second, Attempts: int(s.number(named(w, "attempts", "0")))}
+	}
 	s.cfg.UncommittedBytes = s.number(named(w, "uncommitted", "1000000"))
 	s.cfg.Positions, s.cfg.States, s.cfg.Watcher = recordedPositions{s.ports}, recordedStates{s.ports}, recordedWatcher{s.ports}
 	s.begin()

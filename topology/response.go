@@ -61,6 +61,9 @@ type ErrorContext struct {
 	// Input nil.
 	Source record.TopicPartition
 	Input  *record.Raw
+	// Attempt is which try of Input this is, as far as this node knows: 1, and more once its task is in quarantine, whose
+	// back-off lies between the tries. So a handler can answer Fail a few times before it answers Skip or DeadLetter.
+	Attempt int
 	// Destination and Output are for the stage Production only: where the output should have gone (the partition is
 	// -1 if it was not chosen yet), and the output as far as it was encoded.
 	Destination record.TopicPartition
