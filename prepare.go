@@ -18,7 +18,7 @@ import (
 
 // prepare reaches the cluster, opens the state directory, and makes the internal topics. Nothing of it joins the group.
 func (n *Node) prepare(ctx context.Context) error {
-	options := store.DirectoryOptions{CacheBytes: n.opts.cacheBytes, Logger: n.opts.logger}
+	options := store.DirectoryOptions{CacheBytes: n.opts.cacheBytes, Logger: n.opts.logger, Fault: n.opts.fault}
 	if n.opts.directory != nil {
 		n.opts.directory(&options)
 	}

@@ -210,7 +210,6 @@ func (m *Member) Ended() error {
 
 func (m *Member) end(how ...millrace.ShutdownOption) error {
 	m.pause(false)
-	m.Faults.Clear()
 	m.ended = true
 	ctx, cancel := patient()
 	defer cancel()
@@ -221,6 +220,7 @@ func (m *Member) end(how ...millrace.ShutdownOption) error {
 
 // release ends a node that the test has left running.
 func (m *Member) release() {
+	m.Faults.Clear()
 	if !m.ended {
 		_ = m.end(millrace.Within(time.Second))
 	}
@@ -232,6 +232,7 @@ func (m *Member) release() {
 func (m *Member) Kill() {
 	m.c.tb.Helper()
 	m.Partition()
+	m.Faults.Clear()
 	if err := m.end(millrace.Leave(false), millrace.Within(50*time.Millisecond)); err != nil && !errors.Is(err, millrace.ErrAbandoned) {
 		m.c.tb.Logf("%s was killed: %v", m.Name, err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/millrace-io/millrace/fault"
 	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/query/querypb"
 )
@@ -77,6 +78,9 @@ func (a *storeActor) Receive(ctx actor.Context) {
 func (a *storeActor) take(ctx actor.Context, sender *actor.PID, q question) {
 	var reply *querypb.Reply
 	err := caught("query", func() (err error) {
+		if err := a.state.breakable(fault.QueryReceive, a.store); err != nil {
+			return err
+		}
 		if err := a.check(q); err != nil {
 			return err
 		}
@@ -98,6 +102,9 @@ func (a *storeActor) take(ctx actor.Context, sender *actor.PID, q question) {
 }
 
 func (a *storeActor) send(ctx actor.Context, sender *actor.PID, q question, reply *querypb.Reply) {
+	if err := a.state.breakable(fault.QueryReply, a.store); err != nil {
+		reply = a.failure(a.classify(err), a.reached())
+	}
 	if sender != nil {
 		reply.Epoch = q.GetAbout().GetEpoch()
 		// Not ctx.Send: it keeps the process it finds in the PID, which is for this answer only.

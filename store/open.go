@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/millrace-io/millrace/fault"
 	"github.com/millrace-io/millrace/record"
 )
 
@@ -25,6 +26,10 @@ func (d *Directory) OpenTask(spec TaskSpec) (*TaskState, OpenReport, error) {
 	t := newTaskState(d, spec)
 	if err := d.claim(t); err != nil {
 		return nil, OpenReport{}, err
+	}
+	if err := t.breakable(fault.StoreOpen, noStore); err != nil {
+		d.unclaim(t)
+		return nil, OpenReport{}, &EngineError{Op: "open", Dir: d.path(spec.ID.String()), Cause: err}
 	}
 	report, err := t.open()
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/millrace-io/millrace/fault"
 )
 
 // DirectoryOptions tune a state directory. The zero value is fit for a process of 250 MiB.
@@ -33,6 +35,8 @@ type DirectoryOptions struct {
 	Logger *slog.Logger
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
+	// Fault is where a test breaks stores: nil otherwise.
+	Fault fault.Hook
 }
 
 const (

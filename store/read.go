@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/millrace-io/millrace/fault"
 )
 
 // Entry is one key of a store. It belongs to the receiver.
@@ -51,6 +53,9 @@ func (t *TaskState) Get(store int, key []byte) (value []byte, timestamp int64, o
 
 // getFrom is Get from a reader, or of the view if the store is in memory.
 func (t *TaskState) getFrom(r pebble.Reader, v *view, store int, key []byte) (value []byte, timestamp int64, ok bool, err error) {
+	if err := t.breakable(fault.StoreGet, store); err != nil {
+		return nil, 0, false, t.engine.failure("get", err)
+	}
 	if m := v.memories[store]; m != nil {
 		return m.get(key)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/fault"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/record"
 )
@@ -263,6 +264,9 @@ func (r *restore) write(ctx context.Context) error {
 	next, ok := r.t.Offset(r.store)
 	if ok && next == r.chunk.next {
 		return nil
+	}
+	if err := r.t.breakable(fault.RestoreBatch, r.store); err != nil {
+		return r.failed(err)
 	}
 	var err error
 	if r.chunk.worthTables() && !r.chunk.spec.InMemory {

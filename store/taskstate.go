@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/millrace-io/millrace/fault"
 	"github.com/millrace-io/millrace/record"
 )
 
@@ -149,6 +150,9 @@ func decodeClock(b []byte) (int64, error) {
 
 // Flush writes everything that was applied to disk and waits for it.
 func (t *TaskState) Flush() error {
+	if err := t.breakable(fault.StoreFlush, noStore); err != nil {
+		return t.engine.failure("flush", err)
+	}
 	t.dirty.Store(false)
 	t.flushedAt.Store(t.dir.opts.Now().UnixNano())
 	if err := t.engine.flush(); err != nil {
@@ -167,6 +171,9 @@ func (t *TaskState) MaybeFlush(now time.Time) error {
 	}
 	t.flushedAt.Store(now.UnixNano())
 	return t.engine.run("flush", func() error {
+		if err := t.breakable(fault.StoreFlush, noStore); err != nil {
+			return err
+		}
 		_, err := t.engine.db.AsyncFlush()
 		return err
 	})
@@ -179,7 +186,8 @@ func (t *TaskState) Close() error {
 	if !t.engine.lease.end() {
 		return nil
 	}
-	return errors.Join(t.engine.dead(), t.finish(true))
+	broken := t.breakable(fault.StoreClose, noStore)
+	return errors.Join(t.engine.dead(), t.finish(true), t.engine.failure("close", broken))
 }
 
 // Abandon gives the state up without a flush: what was not flushed is lost and will be restored. Use it when the
@@ -205,6 +213,9 @@ func (t *TaskState) finish(flush bool) error {
 	}
 	var flushErr error
 	if flush && t.dirty.Load() {
+		flushErr = e.failure("flush", t.breakable(fault.StoreFlush, noStore))
+	}
+	if flush && t.dirty.Load() && flushErr == nil {
 		flushErr = e.flushLast()
 	}
 	if e.dead() == nil && e.lease.drain(t.dir.opts.CloseTimeout) {

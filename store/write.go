@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/millrace-io/millrace/fault"
 	"github.com/millrace-io/millrace/record"
 )
 
@@ -66,6 +67,9 @@ func (t *TaskState) Apply(u *Unit) error { return t.apply(0, u) }
 func (t *TaskState) apply(epoch uint64, u *Unit) error {
 	if err := t.validate(u); err != nil {
 		return err
+	}
+	if err := t.breakable(fault.StorePut, noStore); err != nil {
+		return t.engine.failure("write", err)
 	}
 	return t.write(epoch, func(v *view, b *pebble.Batch) error {
 		for i := range u.Writes {

@@ -86,8 +86,9 @@ func (s *Slot) abort() {
 	if s.aborting != 0 || s.retake {
 		return
 	}
-	s.aborting = s.nextToken()
-	s.Producer.Abort(s.aborting)
+	token := s.nextToken()
+	s.Producer.Abort(token)
+	s.aborting = token // now, as an Abort that panics is never answered
 }
 
 // poll takes what has arrived; what a failed incarnation has left comes first.
