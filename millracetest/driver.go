@@ -56,6 +56,9 @@ func NewDriver(tb TB, t *topology.Topology, opts ...DriverOption) *Driver {
 		tb.Fatalf("millracetest: the topology is nil: build one with topology.NewBuilder")
 	}
 	d.topology = t.Bind(app)
+	if names := d.topology.Globals; len(names) > 0 {
+		tb.Fatalf("millracetest: the topology has %d global stores, which a Driver does not run: use a Cluster", len(names))
+	}
 	if err := d.start(); err != nil {
 		tb.Fatalf("millracetest: %v", err)
 	}
