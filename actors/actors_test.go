@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -328,3 +329,51 @@ func BenchmarkRequestFuture(b *testing.B) {
 		}
 	}
 }
+
+// A million questions to one mailbox: those that find it full are answered at once, the others when their turn comes, and
+// what waits is bounded.
+func TestMillionQuestionsToOneMailbox(t *testing.T) {
+	const questions = 1_000_000
+	system := newSystem()
+	var gauge actors.Gauge
+	pid := system.Root.Spawn(actor.PropsFromFunc(echo, actors.Gauged(&gauge, sorry)...))
+	gate := make(chan struct{})
+	system.Root.Send(pid, gate)
+	c := &counter{done: make(chan struct{}), want: questions}
+	self, _ := system.ProcessRegistry.Add(c, "counter")
+	deepest := 0
+	for range questions {
+		system.Root.RequestWithCustomSender(pid, "x", self)
+		deepest = max(deepest, gauge.Depth())
+	}
+	if deepest < actors.MaxQueued/2 || deepest > actors.MaxQueued {
+		t.Errorf("%d messages waited", deepest)
+	}
+	refused := c.sorry.Load()
+	close(gate)
+	<-c.done
+	if refused < questions-actors.MaxQueued-1 || c.sorry.Load() != refused {
+		t.Errorf("%d were refused, then %d", refused, c.sorry.Load())
+	}
+	if d := gauge.Depth(); d != 0 {
+		t.Errorf("%d are left", d)
+	}
+}
+
+// counter is a process that counts answers.
+type counter struct {
+	all, sorry atomic.Int64
+	want       int64
+	done       chan struct{}
+}
+
+func (c *counter) SendUserMessage(_ *actor.PID, message any) {
+	if _, m, _ := actor.UnwrapEnvelope(message); m == "sorry" {
+		c.sorry.Add(1)
+	}
+	if c.all.Add(1) == c.want {
+		close(c.done)
+	}
+}
+func (c *counter) SendSystemMessage(*actor.PID, any) {}
+func (c *counter) Stop(*actor.PID)                   {}
