@@ -6,13 +6,12 @@ import (
 	"fmt"
 
 	"github.com/millrace-io/millrace/bench/raw"
-	"github.com/millrace-io/millrace/bench/work"
 )
 
 // check reads a run's output topic and compares it with what the input must give. It returns the number of output
 // records; its error names the first key that is wrong.
 func check(c *raw.Client, a assignment) (outputs int64, err error) {
-	want := work.Counts(a.records * a.job.PerRecord)
+	want := a.job.Expected(a.records)
 	got := map[string]int64{}
 	add := lastValue
 	if a.job.Name == "pass" {

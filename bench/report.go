@@ -26,9 +26,12 @@ type row struct {
 	PeakMiB       int64   `json:"peak_mib"`
 	ToRunningS    float64 `json:"to_running_s"`
 	// Blocked is the share of the time, in per cent, in which its threads stood still for commits; 0 where it does not tell.
-	Blocked float64 `json:"blocked_percent,omitempty"`
-	Outputs int64   `json:"outputs"`
-	Records int64   `json:"records"`
+	Blocked   float64          `json:"blocked_percent,omitempty"`
+	UnderLoad *measure.Latency `json:"under_load,omitempty"`
+	AtRest    *measure.Latency `json:"at_rest,omitempty"`
+	Kept      float64          `json:"kept_percent,omitempty"`
+	Outputs   int64            `json:"outputs"`
+	Records   int64            `json:"records"`
 }
 
 // report collects rows and knows the two systems that others are compared with.
@@ -51,9 +54,25 @@ func newReport(s settings) report {
 func (r *report) add(j work.Job, system string, m measure.Result, outputs int64) row {
 	units := float64(m.Records) * float64(j.PerRecord)
 	added := row{Job: j.Key(), System: system, PeakMiB: m.PeakMiB, ToRunningS: m.ToRunningS, Outputs: outputs, Records: m.Records,
+		UnderLoad: m.UnderLoad, AtRest: m.AtRest, Kept: m.Kept,
 		Blocked: 100 * m.BlockedS / max(m.Seconds, 0.001), CPUPerMillion: m.CPUS / units * 1e6, Rate: units / max(m.Seconds, 0.001)}
 	r.rows = append(r.rows, added)
 	return added
+}
+
+// printReads says how long the reads took.
+func (r row) printReads(w io.Writer) {
+	for _, l := range []struct {
+		name string
+		*measure.Latency
+	}{{"while it runs", r.UnderLoad}, {"at rest", r.AtRest}} {
+		if l.Latency != nil {
+			fmt.Fprintf(w, "  reads %-13s p50 %.1f µs, p99 %.1f µs, p99.9 %.1f µs, max %.1f µs of %d\n", l.name, l.P50, l.P99, l.P999, l.Max, l.Calls)
+		}
+	}
+	if r.Kept > 0 {
+		fmt.Fprintf(w, "  the job kept %.0f %% of its speed while it was read from\n", r.Kept)
+	}
 }
 
 // spread is the minimum, median and maximum of one figure over the runs of a job on a system.

@@ -58,7 +58,11 @@ func (b *bench) choose() (jobs []work.Job, systems []system, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, g := range b.guarantees {
+		guarantees := b.guarantees
+		if j.Reads {
+			guarantees = guarantees[len(guarantees)-1:]
+		}
+		for _, g := range guarantees {
 			if j, err = j.Under(g); err != nil {
 				return nil, nil, err
 			}
@@ -85,7 +89,7 @@ func (b *bench) all(ctx context.Context, jobs []work.Job, systems []system) erro
 	for repetition := range b.repetitions {
 		for _, job := range jobs {
 			for _, s := range systems {
-				if !s.does(job.Guarantee) {
+				if !s.does(job) || (job.Reads && repetition > 0) {
 					continue
 				}
 				if err := b.cell(ctx, job, s, repetition); err != nil {
@@ -100,14 +104,18 @@ func (b *bench) all(ctx context.Context, jobs []work.Job, systems []system) erro
 
 // size is the number of input records of a job.
 func (b *bench) size(j work.Job) int {
-	if j.Input == "lines" {
+	switch j.Input {
+	case "lines":
 		return b.lines
+	case "twice":
+		return 2 * b.keys
+	default:
+		return b.records
 	}
-	return b.records
 }
 
 func (b *bench) fill(jobs []work.Job) error {
-	inputs := map[string]func(int, func(work.Message) error) error{"keyed": work.Keyed, "lines": work.Lines}
+	inputs := map[string]func(int, func(work.Message) error) error{"keyed": work.Keyed, "lines": work.Lines, "twice": work.Twice}
 	filled := map[string]bool{}
 	for _, j := range jobs {
 		if filled[j.Input] {
@@ -146,5 +154,8 @@ func (b *bench) cell(ctx context.Context, job work.Job, s system, repetition int
 	row := b.report.add(job, s.name, r, found)
 	fmt.Printf("%-20s %-13s %9.0f %s/s %6.2f CPU-s/M %5d MiB  %d outputs, all right  (%.0f s)\n",
 		job.Key(), s.name, row.Rate, job.Unit, row.CPUPerMillion, row.PeakMiB, row.Outputs, time.Since(began).Seconds())
+	if job.Reads {
+		row.printReads(os.Stdout)
+	}
 	return nil
 }

@@ -32,7 +32,9 @@ type system struct {
 	only string
 }
 
-func (s system) does(guarantee string) bool { return s.only == "" || s.only == guarantee }
+func (s system) does(j work.Job) bool {
+	return (s.only == "" || s.only == j.Guarantee) && !(j.Reads && s.name == ceiling)
+}
 
 var systems = []system{
 	{"raw", buildGo("ceiling"), rawCommand, "at_least_once"},

@@ -27,6 +27,11 @@ type Result struct {
 	PeakMiB int64 `json:"peak_mib"`
 	// BlockedS is how long its threads stood still for commits, by each thread; 0 where the system does not tell.
 	BlockedS float64 `json:"blocked_s,omitempty"`
+	// UnderLoad and AtRest are point reads while the job ran and after it, Kept the share of its speed, in per cent, that it
+	// had while it was read from; absent where nothing is read.
+	UnderLoad *Latency `json:"under_load,omitempty"`
+	AtRest    *Latency `json:"at_rest,omitempty"`
+	Kept      float64  `json:"kept_percent,omitempty"`
 }
 
 // Write prints the result as one line.

@@ -25,7 +25,7 @@ type settings struct {
 func main() {
 	var s settings
 	flag.StringVar(&s.brokers, "brokers", "127.0.0.1:9092", "a broker's host:port")
-	flag.StringVar(&s.job, "job", "", "count, words or pass")
+	flag.StringVar(&s.job, "job", "", "count, words, pass or gets")
 	flag.StringVar(&s.app, "app", "", "application id")
 	flag.StringVar(&s.in, "in", "", "input topic")
 	flag.StringVar(&s.out, "out", "", "output topic, which exists")
@@ -57,7 +57,7 @@ func run(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	r, err := measured(ctx, node, &progress, int64(s.records), int64(job.Counted(s.records)), s.threads)
+	r, err := measured(ctx, node, &progress, s, job)
 	if err := errors.Join(err, stop()); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func newNode(s settings, progress *measure.Progress) (*millrace.Node, error) {
 }
 
 // measured runs the node until the job is done. A node that ends earlier is an error.
-func measured(ctx context.Context, node *millrace.Node, progress *measure.Progress, records, counted int64, threads int) (r measure.Result, err error) {
+func measured(ctx context.Context, node *millrace.Node, progress *measure.Progress, s settings, job work.Job) (r measure.Result, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	began := time.Now()
@@ -102,12 +102,19 @@ func measured(ctx context.Context, node *millrace.Node, progress *measure.Progre
 		}
 		close(ready)
 	}()
-	if r, err = progress.Watch(ctx, records, counted); err != nil {
+	read := make(chan *reads, 1)
+	if job.Reads {
+		go func() { read <- readWhileItRuns(ctx, node, &progress.Seen, s.records) }()
+	}
+	if r, err = progress.Watch(ctx, int64(s.records), int64(job.Counted(s.records))); err != nil {
 		return r, context.Cause(ctx)
 	}
 	r.ToRunningS = (<-ready).Seconds()
-	r.BlockedS = node.Blocked().Seconds() / float64(threads)
+	r.BlockedS = node.Blocked().Seconds() / float64(s.threads)
+	if job.Reads {
+		err = (<-read).finish(ctx, &r)
+	}
 	patient, done := context.WithTimeout(ctx, 30*time.Second)
 	defer done()
-	return r, errors.Join(node.Shutdown(patient), <-ended)
+	return r, errors.Join(err, node.Shutdown(patient), <-ended)
 }

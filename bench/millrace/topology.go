@@ -19,7 +19,7 @@ func build(s settings, p *measure.Progress) (*topology.Topology, error) {
 		out := topology.NewTopic(s.out, codec.String, codec.String)
 		capitals := topology.MapValues(input, strings.ToUpper)
 		topology.To(meter(capitals, "outputs", &p.Outputs), out)
-	case "count":
+	case "count", "gets":
 		count(input, s.out, p)
 	case "words":
 		words := topology.Through(topology.FlatMap(input, split), topology.NewRepartition("words", codec.String, codec.String))
@@ -30,8 +30,9 @@ func build(s settings, p *measure.Progress) (*topology.Topology, error) {
 	return b.Build()
 }
 
+var counts = topology.NewKeyValueStore("counts", codec.String, codec.Int64)
+
 func count(s topology.Stream[string, string], out string, p *measure.Progress) {
-	counts := topology.NewKeyValueStore("counts", codec.String, codec.Int64)
 	changed := topology.Count(s, counts)
 	topology.To(meter(changed, "outputs", &p.Outputs), topology.NewTopic(out, codec.String, codec.Int64))
 }

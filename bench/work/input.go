@@ -1,6 +1,10 @@
 package work
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/millrace-io/millrace/record"
+)
 
 // Message is one input record: its partition, key (nil in lines) and value.
 type Message struct {
@@ -20,6 +24,19 @@ func Keyed(n int, each func(Message) error) error {
 		w := words.Next()
 		key = AppendWord(key[:0], w)
 		if err := each(Message{Partition: int32(w % Partitions), Key: key, Value: filler}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Twice hands out n records: n/2 different keys in turn, and then the same once more. They lie in the partitions in which
+// Kafka's default partitioner puts them, so that a key's owner can be found.
+func Twice(n int, each func(Message) error) error {
+	var key []byte
+	for i := range n / 2 * 2 {
+		key = AppendWord(key[:0], i%(n/2))
+		if err := each(Message{Partition: record.Partition(key, Partitions), Key: key, Value: filler}); err != nil {
 			return err
 		}
 	}

@@ -7,13 +7,15 @@ import (
 
 // Job is what a system is asked to do.
 type Job struct {
-	// Name is count, words or pass; Title is for people.
+	// Name is count, words, pass or gets; Title is for people.
 	Name, Title string
 	// Input is the topic that it reads.
 	Input string
 	// Unit is what its rate counts, and PerRecord how many of them an input record holds.
 	Unit      string
 	PerRecord int
+	// Reads says that the store is read while the job runs and after it, and that this is what is measured.
+	Reads bool
 	// Guarantee is at_least_once or exactly_once; empty in Jobs, where it is not decided.
 	Guarantee string
 }
@@ -40,6 +42,19 @@ var Jobs = []Job{
 	{Name: "count", Title: "keyed count", Input: "keyed", Unit: "records", PerRecord: 1},
 	{Name: "words", Title: "word count", Input: "lines", Unit: "words", PerRecord: WordsPerLine},
 	{Name: "pass", Title: "pass-through", Input: "keyed", Unit: "records", PerRecord: 1},
+	{Name: "gets", Title: "point reads of a count", Input: "twice", Unit: "records", PerRecord: 1, Reads: true},
+}
+
+// Expected are the counts that a correct run over n input records ends with. A word that does not occur is absent.
+func (j Job) Expected(n int) map[string]int64 {
+	if j.Input != "twice" {
+		return Counts(n * j.PerRecord)
+	}
+	counts := make(map[string]int64, n/2)
+	for i := range n / 2 {
+		counts[string(AppendWord(nil, i))] = 2
+	}
+	return counts
 }
 
 // Counted is how many records the second stage of the job must see for n input records; 0 if it has none.

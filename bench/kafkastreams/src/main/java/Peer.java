@@ -7,12 +7,14 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.Locale;
 import java.util.Properties;
+import java.util.Random;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.LongAdder;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.StoreQueryParameters;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.Consumed;
@@ -22,9 +24,11 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.QueryableStoreTypes;
+import org.apache.kafka.streams.state.ReadOnlyKeyValueStore;
 
 /**
- * The benchmark's jobs on Kafka Streams. Settings are system properties: job (count, words, pass), guarantee
+ * The benchmark's jobs on Kafka Streams. Settings are system properties: job (count, words, pass, gets), guarantee
  * (at_least_once, exactly_once), brokers, in, out, app,
  * state (a directory), records, counted (what the job's counting stage must have seen), threads, commit (ms).
  *
@@ -38,6 +42,8 @@ public final class Peer {
   private final LongAdder counted = new LongAdder();
   private final LongAdder outputs = new LongAdder();
   private volatile long runningAt;
+  private volatile String result = "";
+  private volatile String reads = "";
 
   public static void main(String[] args) throws Exception {
     new Peer().run(text("job"));
@@ -56,7 +62,7 @@ public final class Peer {
     switch (job) {
       case "pass" -> input.mapValues(v -> v.toUpperCase(Locale.ROOT)).peek((k, v) -> outputs.increment())
           .to(text("out"), Produced.with(Serdes.String(), Serdes.String()));
-      case "count" -> count(input);
+      case "count", "gets" -> count(input);
       case "words" -> count(input
           .flatMapValues(line -> Arrays.asList(line.split(" ")))
           .selectKey((k, word) -> word)
@@ -102,7 +108,12 @@ public final class Peer {
     streams.start();
     Thread watcher = new Thread(() -> measure(start, running), "measure");
     watcher.start();
+    Thread reader = new Thread(() -> readWhileItRuns(streams, running), "read");
+    if (job.equals("gets")) reader.start();
     watcher.join();
+    reader.join();
+    if (job.equals("gets")) reads += ",\"at_rest\":" + readAtRest(streams);
+    System.out.println("{" + result + reads + "}");
     streams.close(Duration.ofSeconds(30));
   }
 
@@ -125,12 +136,66 @@ public final class Peer {
       }
       double used = cpu() - cpu;
       running.await();
-      System.out.printf(Locale.ROOT,
-          "{\"to_running_s\":%.3f,\"records\":%d,\"counted\":%d,\"outputs\":%d,\"seconds\":%.3f,\"cpu_s\":%.3f,\"peak_mib\":%d}%n",
+      result = String.format(Locale.ROOT,
+          "\"to_running_s\":%.3f,\"records\":%d,\"counted\":%d,\"outputs\":%d,\"seconds\":%.3f,\"cpu_s\":%.3f,\"peak_mib\":%d",
           (runningAt - start) / 1e9, seen.sum(), counted.sum(), outputs.sum(), (last - first) / 1e9, used, peakMiB());
     } catch (InterruptedException | IOException e) {
       throw new IllegalStateException(e);
     }
+  }
+
+  private static ReadOnlyKeyValueStore<String, Long> store(KafkaStreams streams) {
+    return streams.store(StoreQueryParameters.fromNameAndType("counts", QueryableStoreTypes.keyValueStore()));
+  }
+
+  /** One read every 200 microseconds while the job goes through the keys for the second time; up to a
+   * millisecond that is late is made up for. */
+  private void readWhileItRuns(KafkaStreams streams, CountDownLatch running) {
+    try {
+      long records = Long.parseLong(text("records"));
+      running.await();
+      while (seen.sum() < records / 2) Thread.sleep(1);
+      ReadOnlyKeyValueStore<String, Long> store = store(streams);
+      Random random = new Random(42);
+      long[] calls = new long[4_000_000];
+      int n = 0;
+      for (long next = System.nanoTime(); seen.sum() < records && n < calls.length; next += 200_000) {
+        long early = next - System.nanoTime();
+        if (early > 0) Thread.sleep(0, (int) early);
+        if (early < -1_000_000) next = System.nanoTime();
+        calls[n++] = read(store, random, (int) (records / 2), false);
+      }
+      reads = ",\"under_load\":" + summary(calls, n);
+    } catch (InterruptedException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  private String readAtRest(KafkaStreams streams) {
+    ReadOnlyKeyValueStore<String, Long> store = store(streams);
+    Random random = new Random(42);
+    int keys = (int) (Long.parseLong(text("records")) / 2);
+    long[] calls = new long[4_000_000];
+    int n = 0;
+    for (long began = System.nanoTime(); System.nanoTime() - began < 3_000_000_000L && n < calls.length; ) {
+      calls[n++] = read(store, random, keys, true);
+    }
+    return summary(calls, n);
+  }
+
+  private static long read(ReadOnlyKeyValueStore<String, Long> store, Random random, int keys, boolean there) {
+    String key = "word" + random.nextInt(keys);
+    long began = System.nanoTime();
+    Long value = store.get(key);
+    long took = System.nanoTime() - began;
+    if (there && value == null) throw new IllegalStateException(key + " is not in the store");
+    return took;
+  }
+
+  private static String summary(long[] calls, int n) {
+    Arrays.sort(calls, 0, n);
+    return String.format(Locale.ROOT, "{\"calls\":%d,\"p50_us\":%.1f,\"p99_us\":%.1f,\"p999_us\":%.1f,\"max_us\":%.1f}",
+        n, calls[n / 2] / 1e3, calls[(int) (n * 0.99)] / 1e3, calls[(int) (n * 0.999)] / 1e3, calls[n - 1] / 1e3);
   }
 
   private static double cpu() {
