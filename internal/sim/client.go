@@ -158,6 +158,9 @@ func (c *client) check(q query.Question, r *querypb.Reply) {
 	w.tally.Answers++
 	position := c.position(r)
 	w.say("client %d: %s answers as of %d", c.id, c.to.name, position)
+	if asked := q.GetAbout().GetEpoch(); asked != 0 && asked != r.Epoch {
+		w.fail("%s answers under another lease than the one that was asked", c.to.name)
+	}
 	c.advance(position)
 	switch q := q.(type) {
 	case *querypb.Open:

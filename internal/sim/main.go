@@ -142,9 +142,10 @@ func (o *options) runAll(out io.Writer) int {
 	began := time.Now()
 	all, bad := newTally(), map[uint64]string{}
 	work := make(chan [2]uint64)
+	part := max(1, min(chunk, o.seeds/uint64(max(o.processes, 1))))
 	go func() {
-		for first := o.first; first < o.first+o.seeds; first += chunk {
-			work <- [2]uint64{first, min(chunk, o.first+o.seeds-first)}
+		for first := o.first; first < o.first+o.seeds; first += part {
+			work <- [2]uint64{first, min(part, o.first+o.seeds-first)}
 		}
 		close(work)
 	}()

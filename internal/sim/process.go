@@ -197,6 +197,9 @@ func (p *process) fail(err error) {
 	}
 	p.loop.Fail(p.clock(), err)
 	p.loop = nil
+	if s := p.thread.State; s != lifecycle.ThreadRebalancing && s != lifecycle.ThreadError {
+		p.world.fail("%s: the incarnation has failed, and is published as %s", p.name, s)
+	}
 	if p.dead {
 		return
 	}
