@@ -31,11 +31,11 @@ func poll(t *testing.T, client *http.Client, url, want string) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	got := ""
-	for got != want {
+	for !strings.HasPrefix(got, want) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("%s: last answer %q, want %q", url, got, want)
+			t.Fatalf("%s: last answer %q, want one that begins with %q", url, got, want)
 		}
 		if r, err := client.Get(url); err == nil {
 			b, _ := io.ReadAll(r.Body)
@@ -96,7 +96,7 @@ func TestServiceCounts(t *testing.T) {
 	base := "http://" + l.Addr().String()
 	poll(t, client, base+"/counts/the", "3")
 	poll(t, client, base+"/counts/absent", "0")
-	poll(t, client, base+"/stores/counts/keys/quick", `{"found":true,"key":"quick","value":"1","partition":1}`)
+	poll(t, client, base+"/stores/counts/keys/quick", `{"found":true,"key":"quick","value":"1","partition":1,"position":[{`)
 	stop()
 	if err := <-done; err != nil {
 		t.Fatal(err)
