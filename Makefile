@@ -2,7 +2,8 @@
 
 GO ?= go
 # Packages of one test run beyond two at a time fight for cores with the brokers that they start.
-RACE_FLAGS := -race -tags invariants
+# -short leaves out what is long and would show the detector nothing new.
+RACE_FLAGS := -race -short -tags invariants
 
 .PHONY: all build test check fmt test-kafka bench bench-quick demo-check
 
