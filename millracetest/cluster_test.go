@@ -130,3 +130,17 @@ func TestFaultsBlockAndGoOn(t *testing.T) {
 		t.Error("no record was seen")
 	}
 }
+
+// A commit is under way when the network goes, and cannot end any more. Killing the node ends everything all the same: what is
+// left running is found when the package's tests are over.
+func TestKilledInACommitThatCannotEnd(t *testing.T) {
+	c := counting(t)
+	m := c.Start(wordCount(t, new(int)))
+	m.Faults.At(fault.CommitFlush).Do(func(fault.Site) error { m.Partition(); return nil })
+	feed(c, "x", "y")
+	m.Faults.AwaitFired(t, fault.CommitFlush, 1)
+	m.Kill()
+	n := c.Again(m, wordCount(t, new(int)))
+	n.Drain()
+	exactly(t, c, map[string]int64{"x": 1, "y": 1})
+}

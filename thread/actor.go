@@ -82,6 +82,8 @@ type Actor struct {
 	self  *actor.PID
 	root  *actor.RootContext
 	stop  chan struct{}
+	// over ends the loop without the last commit that stop gives it; ended is closed when it has ended.
+	over  chan struct{}
 	ended chan struct{}
 	// children are the store actors by task.
 	children map[record.TaskID][]*actor.PID
@@ -124,7 +126,7 @@ func (a *Actor) Receive(ctx actor.Context) {
 
 func (a *Actor) start(ctx actor.Context) {
 	a.self, a.root = ctx.Self(), ctx.ActorSystem().Root
-	a.stop, a.ended = make(chan struct{}), make(chan struct{})
+	a.stop, a.over, a.ended = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	cfg := a.spec.Config
 	cfg.Epoch = a.epoch
 	cfg.Watcher = &teller{Watcher: cfg.Watcher, actor: a}
@@ -138,13 +140,13 @@ func (a *Actor) askToStop() {
 	}
 }
 
-// join waits for the loop's goroutine. It has ended already when the actor restarts; when the actor is stopped from
-// outside, its stop is the loop's.
+// join waits for the loop's goroutine. It has ended already when the actor restarts. When the actor is stopped from outside,
+// the time for a last commit is over: a loop that waited on for one would wait for a producer that is closed, for ever.
 func (a *Actor) join() {
 	if a.stop == nil || a.abandoned.Load() {
 		return
 	}
-	a.askToStop()
+	close(a.over)
 	<-a.ended
 }
 
@@ -253,6 +255,8 @@ func (a *Actor) drive(loop *Loop, slot *Slot) (err error) {
 		}
 		if wait == 0 {
 			select {
+			case <-a.over:
+				return errStopped
 			case <-stop:
 				stop = nil
 				loop.Stop()
@@ -264,12 +268,17 @@ func (a *Actor) drive(loop *Loop, slot *Slot) (err error) {
 		select {
 		case <-slot.Inbox.Wake():
 		case <-timer.C:
+		case <-a.over:
+			return errStopped
 		case <-stop:
 			stop = nil
 			loop.Stop()
 		}
 	}
 }
+
+// errStopped ends a loop whose actor was stopped before its last commit was done.
+var errStopped = errors.New("thread: stopped before its last commit was done")
 
 // errAbandoned ends a loop that has come back after it was given up.
 var errAbandoned = errors.New("thread: abandoned")
