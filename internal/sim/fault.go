@@ -34,6 +34,7 @@ const (
 	kindRemoved
 	kindRejoin
 	kindTimeout
+	kindRace
 	kindUserError
 	kindUserPanic
 )
@@ -72,6 +73,7 @@ func init() {
 		kindRemoved - 1:    {"member-removed", "a node is shut down, and comes back later", false, planRemoved, strikeRemoved},
 		kindRejoin - 1:     {"rebalance", "a member asks for a rebalance", false, planNothing, strikeRejoin},
 		kindTimeout - 1:    {"transaction-timeout", "the coordinator aborts an open transaction", true, planNothing, nil},
+		kindRace - 1:       {"commit-races-abort", "a commit does not arrive, and the coordinator aborts meanwhile; or it does, and its answer does not", true, planRace, nil},
 		kindUserError - 1:  {"user-error", "user code returns an error", false, planUser, strikeUser},
 		kindUserPanic - 1:  {"user-panic", "user code panics", false, planUser, strikeUser},
 	}
@@ -170,6 +172,10 @@ func planRemoved(rng *rand.Rand, _ *scenario, f *fault) {
 	f.For = time.Duration(500+rng.IntN(14000)) * time.Millisecond
 }
 
+func planRace(rng *rand.Rand, _ *scenario, f *fault) {
+	f.Point, f.N, f.Behind = string(broker.OpEndTxn), 1+rng.IntN(4), rng.IntN(2) == 0
+}
+
 func planUser(rng *rand.Rand, _ *scenario, f *fault) { f.N = 1 + rng.IntN(12) }
 
 // begin is when the time of a fault has come.
@@ -239,7 +245,23 @@ func (p *process) boundary(point string, at bool) (gone bool) {
 
 // fate is what becomes of the next request.
 func (n *node) fate(op broker.Op) *fault {
-	return n.world.meets(n, string(op), before, kindLost, kindReplyLost, kindLate, kindSlow)
+	return n.world.meets(n, string(op), before, kindLost, kindReplyLost, kindLate, kindSlow, kindRace)
+}
+
+// race lets a commit be decided by somebody else before its sender can ask again: the coordinator's time-out, or a member
+// that takes the id over. Asking again then tells nothing, whatever became of the commit.
+func (p *process) race() {
+	w, id := p.world, p.slot.TransactionalID
+	t := w.officeOf(id).ids[id]
+	if t == nil || !t.office.on.up {
+		return
+	}
+	w.say("%s is decided by somebody else", id)
+	if t.isOpen() {
+		t.abandon()
+		return
+	}
+	t.epoch, t.last = t.epoch+1, t.epoch
 }
 
 func strikeCut(w *world, n *node, f *fault) {

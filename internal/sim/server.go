@@ -150,6 +150,13 @@ func (p *process) request(role string, op broker.Op, to *server, serve func(answ
 	case kindLost:
 		w.after(w.between(50*time.Millisecond, 2*time.Second), f.cut)
 		return
+	case kindRace:
+		if !f.fate.Behind { // it does not arrive
+			w.after(w.between(2*time.Millisecond, 10*time.Millisecond), p.race)
+			w.after(w.between(10*time.Millisecond, 500*time.Millisecond), f.cut)
+			return
+		}
+		p.links[l] = arrival
 	case kindLate:
 		// It is carried out when nobody waits for it any more: another connection has been used meanwhile.
 		w.after(w.between(20*time.Millisecond, 800*time.Millisecond), f.cut)
@@ -199,6 +206,11 @@ func (f *flight) answer(then func()) {
 		return
 	}
 	f.replying = true
+	if f.kind() == kindRace { // carried out; when its markers are written, the next epoch begins without its sender
+		w.after(markerHigh+w.between(time.Millisecond, 10*time.Millisecond), f.proc.race)
+		w.after(w.between(markerHigh+20*time.Millisecond, 500*time.Millisecond), f.cut)
+		return
+	}
 	if f.kind() == kindReplyLost {
 		w.after(w.between(20*time.Millisecond, 800*time.Millisecond), f.cut)
 		return

@@ -216,7 +216,8 @@ func (t *truth) reached() bool {
 		}
 	}
 	for _, n := range w.nodes {
-		if n.present && (n.proc.loop == nil || n.proc.loop.State() != lifecycle.ThreadRunning || !n.proc.isCurrent()) {
+		// One that was told to stop comes back too; until then its tasks may be nobody's.
+		if !n.present || n.proc.loop == nil || n.proc.loop.State() != lifecycle.ThreadRunning || !n.proc.isCurrent() {
 			return false
 		}
 	}
