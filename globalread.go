@@ -121,14 +121,14 @@ var ErrGlobalStoreAway = errors.New("millrace: the global store is being built a
 // await gives the state to read, another one than was found closed. A thread that has to wait stands still: there is no
 // right result of a join without its table, and a failure would only come again until the table is there.
 func (s *globalStore) await(not *store.TaskState) (*store.TaskState, error) {
-	state, changed := s.now()
-	if state != nil && state != not {
+	if state, _ := s.now(); state != nil && state != not {
 		return state, nil
 	}
 	timer := time.NewTimer(globalPatience)
 	defer timer.Stop()
 	for {
-		if state, changed = s.now(); state != nil && state != not {
+		state, changed := s.now()
+		if state != nil && state != not {
 			return state, nil
 		}
 		select {

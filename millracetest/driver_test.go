@@ -33,10 +33,7 @@ var (
 	counts = topology.NewKeyValueStore("counts", codec.String, codec.Int64)
 )
 
-type (
-	text  = record.Record[string, string]
-	total = record.Record[string, int64]
-)
+type text = record.Record[string, string]
 
 // wordCount fails at the word "poison", as often as *bad says.
 func wordCount(tb testing.TB, bad *int, more ...func(*topology.Builder)) *topology.Topology {

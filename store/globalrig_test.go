@@ -172,7 +172,6 @@ type globalRig struct {
 	states  chan string
 	pid     *actor.PID
 	parent  *actor.PID
-	refuse  error
 	mu      sync.Mutex // protects what the watcher is told
 	state   *TaskState
 	serving *actor.PID

@@ -43,9 +43,8 @@ type process struct {
 	// servers are where this process believes that leaders and coordinators are.
 	servers map[any]*server
 	// stepAt is when the loop turns next; 0 if nothing is planned.
-	stepAt  time.Duration
-	fails   int
-	members int
+	stepAt time.Duration
+	fails  int
 }
 
 const (

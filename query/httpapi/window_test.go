@@ -24,7 +24,7 @@ import (
 	"github.com/millrace-io/millrace/record/codec"
 )
 
-const tenMillis = 10 * time.Millisecond
+const sampleWindow = 10 * time.Millisecond
 
 // text makes functions of text of a codec.
 func text[T any](c codec.Codec[T], suffix ...byte) (parse func(string) ([]byte, error), format func([]byte) (string, error)) {
@@ -46,9 +46,9 @@ func text[T any](c codec.Codec[T], suffix ...byte) (parse func(string) ([]byte, 
 // windowed is a window store or a session store of strings.
 func windowed(name, kind string) httpapi.Store {
 	_, plain := text(codec.String)
-	s := httpapi.Store{Name: name, Kind: kind, KeyCodec: "string", Ordered: true, WindowSize: tenMillis, FormatValue: plain}
+	s := httpapi.Store{Name: name, Kind: kind, KeyCodec: "string", Ordered: true, WindowSize: sampleWindow, FormatValue: plain}
 	if kind == "window" {
-		s.ParseKey, s.FormatKey = text(codec.TimeWindowed(codec.String, tenMillis), 0, 0, 0, 0)
+		s.ParseKey, s.FormatKey = text(codec.TimeWindowed(codec.String, sampleWindow), 0, 0, 0, 0)
 	} else {
 		s.ParseKey, s.FormatKey = text(codec.SessionWindowed(codec.String))
 	}
