@@ -22,20 +22,9 @@ func TestSlowReaderIsToldWhatItMissed(t *testing.T) {
 	}
 	say(1)
 	seen := 0
-	started := make(chan struct{})
-	go func() {
-		for {
-			b.hub.mu.Lock()
-			n := len(b.hub.readers)
-			b.hub.mu.Unlock()
-			if n == 1 {
-				close(started)
-				return
-			}
-		}
-	}()
-	go func() { <-started; say(1) }()
-	for e := range b.hub.read(ctx, 4, func(Event) bool { return true }) {
+	events := b.hub.read(ctx, 4, func(Event) bool { return true })
+	say(1) // heard, although nobody reads yet
+	for e := range events {
 		if got == 0 {
 			say(10) // four fit
 		}

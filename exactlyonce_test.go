@@ -263,8 +263,9 @@ func TestH14CoordinatorsMoveAndProcessingGoesOn(t *testing.T) {
 			if cuts[key] == nil {
 				cuts[key] = &atomic.Int64{}
 			}
+			cut := cuts[key]
 			c.Kfake().ControlKey(int16(key), func(kmsg.Request) (kmsg.Response, error, bool) {
-				cuts[key].Add(1)
+				cut.Add(1)
 				return nil, errors.New("cut"), true
 			})
 			if i%2 == round%2 {

@@ -81,8 +81,9 @@ func (s *Supervisor) HandleFailure(_ *actor.ActorSystem, supervisor actor.Superv
 		s.conclude(f, ReplaceThread, f.cause)
 		return
 	}
+	id, why, attempt := child.GetId(), f.cause, f.attempt // what is concluded meanwhile changes f
 	go func() {
-		answer, cause := s.ask(f)
+		answer, cause := s.ask(id, why, attempt)
 		s.conclude(f, answer, cause)
 	}()
 	patience := s.Patience
@@ -205,17 +206,17 @@ func (s *Supervisor) Forget(child string) {
 }
 
 // ask asks Decide. If it panics, or gives an answer that there is not, the node ends, with both causes.
-func (s *Supervisor) ask(f *failure) (answer Answer, causes error) {
+func (s *Supervisor) ask(child string, cause error, attempt int) (answer Answer, causes error) {
 	defer func() {
 		if v := recover(); v != nil {
-			answer, causes = ShutdownNode, errors.Join(f.cause, &Panic{Value: v, Stack: debug.Stack()})
+			answer, causes = ShutdownNode, errors.Join(cause, &Panic{Value: v, Stack: debug.Stack()})
 		}
 	}()
-	answer = s.Decide(f.child.GetId(), f.cause, f.attempt)
+	answer = s.Decide(child, cause, attempt)
 	if answer > ShutdownApplication {
-		return ShutdownNode, errors.Join(f.cause, fmt.Errorf("the failure handler gave the answer %s, which there is not", answer))
+		return ShutdownNode, errors.Join(cause, fmt.Errorf("the failure handler gave the answer %s, which there is not", answer))
 	}
-	return answer, f.cause
+	return answer, cause
 }
 
 func (s *Supervisor) publish(o Outcome) {

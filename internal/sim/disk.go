@@ -4,6 +4,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -17,11 +18,16 @@ type disk struct {
 	node *node
 	mem  *vfs.MemFS
 	fs   vfs.FS
-	// broken is the fault that the next flush, open or close of a task meets; failing is the directory in which writes fail
-	// while one is under way. Pebble's own goroutines write elsewhere and at other times, and must not meet it.
+	// broken is the fault that the next flush, open or close of a task meets; failing is where writes fail while one is under
+	// way. Pebble's own goroutines write elsewhere and at other times, and must not meet it; they look at it all the same.
 	broken  *fault
-	failing string
-	err     error
+	failing atomic.Pointer[failing]
+}
+
+// failing is a directory in which writes fail, and with what.
+type failing struct {
+	dir string
+	err error
 }
 
 const stateDir = "state"
@@ -71,22 +77,24 @@ func (d *disk) String() string { return "sim" }
 
 // MaybeError implements errorfs.Injector.
 func (d *disk) MaybeError(op errorfs.Op) error {
-	if d.failing == "" || op.Kind.ReadOrWrite() != errorfs.OpIsWrite || !strings.HasPrefix(op.Path, d.failing) {
+	f := d.failing.Load()
+	if f == nil || op.Kind.ReadOrWrite() != errorfs.OpIsWrite || !strings.HasPrefix(op.Path, f.dir) {
 		return nil
 	}
-	return d.err
+	return f.err
 }
 
 // during carries out something that writes to a task's directory, and fails if a fault waits for that.
 func (d *disk) during(dir string, do func()) {
 	if f := d.broken; f != nil && !d.node.world.calm {
 		d.broken = nil
-		d.failing, d.err = dir, syscall.EIO
+		err := syscall.EIO
 		if f.Kind == kindDiskFull {
-			d.err = syscall.ENOSPC
+			err = syscall.ENOSPC
 		}
+		d.failing.Store(&failing{dir, err})
 		d.node.world.fired(f)
-		defer func() { d.failing = "" }()
+		defer d.failing.Store(nil)
 	}
 	do()
 }
