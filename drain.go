@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/plan"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/topology"
 )
@@ -22,7 +23,7 @@ func (n *Node) Drain(ctx context.Context) error {
 		return err
 	}
 	p := n.plan.Load()
-	for _, s := range p.upstreamFirst() {
+	for _, s := range p.UpstreamFirst() {
 		if err := n.drain(ctx, p, s); err != nil {
 			return err
 		}
@@ -33,10 +34,10 @@ func (n *Node) Drain(ctx context.Context) error {
 // drainEvery is how often Drain asks for the committed offsets: a few times in a commit interval of the default.
 const drainEvery = 30 * time.Millisecond
 
-func (n *Node) drain(ctx context.Context, p *plan, s *topology.SubTopology) error {
+func (n *Node) drain(ctx context.Context, p *plan.Plan, s *topology.SubTopology) error {
 	var tps []record.TopicPartition
-	for i := range p.partitions(s) {
-		tps = append(tps, p.sources(record.TaskID{SubTopology: s.ID, Partition: i})...)
+	for i := range p.Partitions(s) {
+		tps = append(tps, p.Sources(record.TaskID{SubTopology: s.ID, Partition: i})...)
 	}
 	ends, err := n.admin.Ends(ctx, tps, false)
 	if err != nil {
@@ -56,7 +57,7 @@ func (n *Node) drain(ctx context.Context, p *plan, s *topology.SubTopology) erro
 				continue
 			}
 			at := committed[tp].At
-			if id, ok := p.taskOf(tp); ok && n.owned.has(id) {
+			if id, ok := p.TaskOf(tp); ok && n.owned.has(id) {
 				if applied, ok := n.applied.get(tp); ok {
 					at = min(at, applied)
 				}

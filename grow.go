@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/assign"
+	"github.com/millrace-io/millrace/internal/plan"
 )
 
 // PartitionCountChangedError says that a topic which feeds a store was given more partitions while the application has
@@ -29,7 +30,7 @@ func (n *Node) grow(owners []assign.Owner) error {
 	p := n.plan.Load()
 	grown := false
 	for _, o := range owners {
-		if s := p.byID[o.Task.SubTopology]; s != nil && o.Task.Partition >= p.partitions(s) {
+		if s := p.SubTopology(o.Task.SubTopology); s != nil && o.Task.Partition >= p.Partitions(s) {
 			grown = true
 		}
 	}
@@ -38,18 +39,18 @@ func (n *Node) grow(owners []assign.Owner) error {
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, 10*time.Second)
 	defer cancel()
-	infos, err := n.admin.Topics(ctx, p.sourceTopics()...)
+	infos, err := n.admin.Topics(ctx, p.SourceTopics()...)
 	if err != nil {
 		return err
 	}
-	counts := maps.Clone(p.counts)
+	counts := maps.Clone(p.Counts)
 	for topic, info := range infos {
-		s := p.bySource[topic]
+		s := p.Reader(topic)
 		if info.Partitions > counts[topic] && len(s.Stores) > 0 {
 			return &PartitionCountChangedError{Topic: topic, Was: counts[topic], Now: info.Partitions, Store: s.Stores[0].Name}
 		}
 		counts[topic] = info.Partitions
 	}
-	n.plan.Store(newPlan(n.topology, counts))
+	n.plan.Store(plan.New(n.app, n.topology, counts))
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/millrace-io/millrace/actors"
+	"github.com/millrace-io/millrace/internal/plan"
 	"github.com/millrace-io/millrace/kafka"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/query"
@@ -45,7 +46,7 @@ type Node struct {
 
 	// What follows is set by Run before the first thread starts and not changed afterwards, but for plan, which is also
 	// read by callers that ask before that.
-	plan      atomic.Pointer[plan]
+	plan      atomic.Pointer[plan.Plan]
 	ctx       context.Context
 	cancel    context.CancelFunc
 	dir       *store.Directory
@@ -228,7 +229,7 @@ func (n *Node) Owned() []record.TaskID { return n.owned.list() }
 // OwnsAll says that every task of the application runs on this node.
 func (n *Node) OwnsAll() bool {
 	p := n.plan.Load()
-	return p != nil && slices.Equal(p.tasks(), n.owned.list())
+	return p != nil && slices.Equal(p.Tasks(), n.owned.list())
 }
 
 // applied is up to where the stores of this node's tasks have taken up their sources. Offsets are committed before the

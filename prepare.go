@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/actors"
+	"github.com/millrace-io/millrace/internal/plan"
 	"github.com/millrace-io/millrace/kafka"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/store"
@@ -42,7 +43,7 @@ func (n *Node) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.plan.Store(newPlan(n.topology, counts))
+	n.plan.Store(plan.New(n.app, n.topology, counts))
 	if err := n.createChangelogs(ctx); err != nil {
 		return err
 	}
@@ -163,16 +164,16 @@ func (n *Node) repartitionTopics(counts map[string]int32) (specs []kafka.TopicSp
 func (n *Node) createChangelogs(ctx context.Context) error {
 	p := n.plan.Load()
 	var specs []kafka.TopicSpec
-	for _, s := range p.topology.SubTopologies {
+	for _, s := range p.Topology.SubTopologies {
 		for _, st := range s.Stores {
-			n.router.SetPartitions(st.Name, p.partitions(s))
+			n.router.SetPartitions(st.Name, p.Partitions(s))
 			if !st.Changelog {
 				continue
 			}
 			configs := map[string]string{"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
 			maps.Copy(configs, st.ChangelogConfig)
 			specs = append(specs, kafka.TopicSpec{
-				Name: topology.ChangelogTopic(n.app, st.Name), Partitions: p.partitions(s), Replication: n.opts.replication, Configs: configs,
+				Name: topology.ChangelogTopic(n.app, st.Name), Partitions: p.Partitions(s), Replication: n.opts.replication, Configs: configs,
 			})
 		}
 	}

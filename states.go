@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"sync"
 	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/millrace-io/millrace/actors"
+	"github.com/millrace-io/millrace/internal/plan"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/record"
@@ -200,7 +200,7 @@ func (t *threadStates) openState(id record.TaskID) (*store.TaskState, error) {
 
 // restore has the restore actor bring every store of the task to the end of its changelog, and waits for it.
 func (t *threadStates) restore(ctx context.Context, k *keeper, epoch uint64) {
-	specs := t.node.plan.Load().stores(k.id)
+	specs := t.node.plan.Load().Stores(k.id)
 	t.moveTask(k.id, lifecycle.TaskRestoring, epoch)
 	t.moveStores(k.id, lifecycle.StoreRestoring, epoch, nil)
 	var stores []int
@@ -222,7 +222,7 @@ func (t *threadStates) restore(ctx context.Context, k *keeper, epoch uint64) {
 			t.node.opts.logger.Debug("restored", "store", specs[stores[i]].Name, "partition", k.id.Partition, "result", r)
 		}
 	}
-	t.slot.Inbox.Put(thread.StateReady{Task: k.id, Epoch: epoch, State: taskState{k.state}})
+	t.slot.Inbox.Put(thread.StateReady{Task: k.id, Epoch: epoch, State: plan.State{TaskState: k.state}})
 }
 
 func (t *threadStates) restoreFailed(k *keeper, epoch uint64, name string, err error) {
@@ -277,28 +277,13 @@ func (t *threadStates) Apply(id record.TaskID, epoch uint64, u *task.Unit, ends 
 	t.submit(k, func() {
 		err := errors.New("millrace: the state was closed")
 		if k.state != nil && t.holds(k) {
-			err = k.write.Apply(t.storeUnit(k, u, ends))
+			err = k.write.Apply(t.node.plan.Load().Unit(u, ends))
 		}
 		for tp, at := range u.Position {
 			t.node.applied.set(tp, at)
 		}
 		t.slot.Inbox.Put(thread.UnitApplied{Task: id, Epoch: epoch, Unit: u, Err: err})
 	})
-}
-
-// storeUnit is a task's unit with the changelog offsets that the commit gave it.
-func (t *threadStates) storeUnit(k *keeper, u *task.Unit, ends map[record.TopicPartition]int64) *store.Unit {
-	out := &store.Unit{Writes: make([]store.Write, len(u.Writes)), Position: u.Position, WallClock: u.WallClock}
-	for i, w := range u.Writes {
-		out.Writes[i] = store.Write(w)
-	}
-	for i, st := range t.node.plan.Load().stores(k.id) {
-		tp := record.TopicPartition{Topic: topology.ChangelogTopic(t.node.app, st.Name), Partition: k.id.Partition}
-		if next, ok := ends[tp]; ok && st.Changelog {
-			out.Changelog = append(out.Changelog, store.StoreOffset{Store: i, Next: next})
-		}
-	}
-	return out
 }
 
 // Close implements thread.States.
@@ -349,7 +334,7 @@ func (t *threadStates) Props(id record.TaskID, _ uint64) map[string]*actor.Props
 	if k.state == nil || k.held != t.slot {
 		return props
 	}
-	for i, st := range t.node.plan.Load().stores(id) {
+	for i, st := range t.node.plan.Load().Stores(id) {
 		closed := query.New(query.StateStoreMigrated, st.Name, id.Partition)
 		closed.Cause = query.ErrStateStoreClosed
 		gauge := &actors.Gauge{}
@@ -397,37 +382,12 @@ func (s *states) running(id record.TaskID) {
 }
 
 func (t *threadStates) publish(id record.TaskID, f func(topology.StoreSpec)) {
-	for _, st := range t.node.plan.Load().stores(id) {
+	for _, st := range t.node.plan.Load().Stores(id) {
 		f(st)
 	}
 }
 
 // taskSpec is what a task's directory must hold.
 func (n *Node) taskSpec(id record.TaskID) store.TaskSpec {
-	spec := store.TaskSpec{ID: id, ClusterID: n.clusterID, Partition: id.Partition}
-	for _, st := range n.plan.Load().stores(id) {
-		s := store.StoreSpec{
-			Name: st.Name, Kind: st.Kind, KeyCodec: st.KeyCodec, ValueCodec: st.ValueCodec, Retention: st.Retention, InMemory: st.InMemory,
-		}
-		if st.Changelog {
-			s.Changelog = topology.ChangelogTopic(n.app, st.Name)
-			s.TopicID = n.topicIDs[s.Changelog]
-		}
-		spec.Stores = append(spec.Stores, s)
-	}
-	return spec
-}
-
-// taskState gives a task its view of what store keeps.
-type taskState struct{ *store.TaskState }
-
-// Scan implements task.State.
-func (s taskState) Scan(st int, from, to []byte, reverse bool) iter.Seq2[task.Entry, error] {
-	return func(yield func(task.Entry, error) bool) {
-		for e, err := range s.TaskState.Scan(st, from, to, reverse) {
-			if !yield(task.Entry(e), err) {
-				return
-			}
-		}
-	}
+	return n.plan.Load().TaskSpec(id, n.clusterID, func(changelog string) string { return n.topicIDs[changelog] })
 }

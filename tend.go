@@ -71,8 +71,8 @@ func (n *Node) purge(ctx context.Context) {
 	p := n.plan.Load()
 	before := map[record.TopicPartition]int64{}
 	for _, id := range n.owned.list() {
-		for _, tp := range p.sources(id) {
-			if at, ok := n.applied.get(tp); ok && at > 0 && p.sourceSpec(tp.Topic).Internal {
+		for _, tp := range p.Sources(id) {
+			if at, ok := n.applied.get(tp); ok && at > 0 && p.SourceSpec(tp.Topic).Internal {
 				before[tp] = at
 			}
 		}

@@ -172,8 +172,8 @@ func (t *tree) threadProps(s *slot) *actor.Props {
 	return thread.Props(thread.Spec{
 		Config: thread.Config{
 			Slot: s.Slot, Positions: &positions{n, s.Slot}, States: states, Watcher: t.watch,
-			TaskOf:  func(tp record.TopicPartition) (record.TaskID, bool) { return n.plan.Load().taskOf(tp) },
-			Sources: func(id record.TaskID) []record.TopicPartition { return n.plan.Load().sources(id) },
+			TaskOf:  func(tp record.TopicPartition) (record.TaskID, bool) { return n.plan.Load().TaskOf(tp) },
+			Sources: func(id record.TaskID) []record.TopicPartition { return n.plan.Load().Sources(id) },
 
 			NewTask:        n.newTask,
 			CommitInterval: n.opts.commitInterval, UncommittedBytes: 64 << 20, BufferedBytes: 32 << 20, Budget: 1000, Quarantine: n.opts.quarantine, Log: n.opts.logger, Fault: n.opts.fault,
@@ -186,17 +186,9 @@ func (t *tree) threadProps(s *slot) *actor.Props {
 // newTask builds a task on its restored state.
 func (n *Node) newTask(id record.TaskID, state task.State, producer task.Producer) (*task.Task, error) {
 	p := n.plan.Load()
-	cfg := task.Config{ID: id, Global: n.globals.state, Sources: p.sources(id), State: state, Producer: producer, CacheBytes: n.opts.cacheBytes / int64(max(1, len(p.tasks())))}
-	cfg.Fault = n.opts.fault
-	for _, st := range p.stores(id) {
-		c := task.StoreConfig{Name: st.Name}
-		if st.Changelog {
-			c.Changelog = record.TopicPartition{Topic: topology.ChangelogTopic(n.app, st.Name), Partition: id.Partition}
-		}
-		cfg.Stores = append(cfg.Stores, c)
-	}
-	sub := p.byID[id.SubTopology]
-	cfg.Chain = func(h topology.Host) (task.Chain, error) { return sub.Instantiate(h) }
+	cfg := p.TaskConfig(id)
+	cfg.State, cfg.Producer, cfg.Global, cfg.Fault = state, producer, n.globals.state, n.opts.fault
+	cfg.CacheBytes = n.opts.cacheBytes / int64(max(1, len(p.Tasks())))
 	return task.New(cfg)
 }
 
@@ -227,7 +219,7 @@ func (n *Node) newSlot(name string) (*slot, error) {
 		return nil, err
 	}
 	s.group, err = kafka.NewGroup(kafka.GroupConfig{
-		Config: n.kafkaConfig(name), Group: n.app, InstanceID: s.Member.InstanceID, Topics: n.plan.Load().sourceTopics(),
+		Config: n.kafkaConfig(name), Group: n.app, InstanceID: s.Member.InstanceID, Topics: n.plan.Load().SourceTopics(),
 		SessionTimeout: n.opts.session, HeartbeatInterval: n.opts.heartbeat, MetadataRefresh: n.opts.metadata, Assignor: &assignor{node: n, transactionalID: s.TransactionalID},
 	}, func(e broker.Event) {
 		n.tree.Load().hear(e)
@@ -380,7 +372,7 @@ func (w *threadWatcher) Quarantined(id record.TaskID, q *thread.Quarantine) {
 // Gone implements thread.Watcher: the leases of the task's stores end before anything else happens to it.
 func (w *threadWatcher) Gone(id record.TaskID) {
 	w.node.owned.set(id, false)
-	for _, st := range w.node.plan.Load().stores(id) {
+	for _, st := range w.node.plan.Load().Stores(id) {
 		w.node.router.Revoked(st.Name, id.Partition, "")
 	}
 }
@@ -400,7 +392,7 @@ func (w *threadWatcher) Assignment(member string, data []byte) (more bool, live 
 	byStore := map[string]map[int32]string{}
 	for _, o := range owners {
 		more = more || o.Intended == member
-		for _, st := range w.node.plan.Load().stores(o.Task) {
+		for _, st := range w.node.plan.Load().Stores(o.Task) {
 			if byStore[st.Name] == nil {
 				byStore[st.Name] = map[int32]string{}
 			}
@@ -463,7 +455,7 @@ func (n *Node) resolve(tps []record.TopicPartition) (map[record.TopicPartition]i
 	}
 	at := map[record.TopicPartition]int64{}
 	for _, tp := range tps {
-		spec := n.plan.Load().sourceSpec(tp.Topic)
+		spec := n.plan.Load().SourceSpec(tp.Topic)
 		switch spec.Reset {
 		case topology.Earliest:
 			at[tp] = ends[tp].Start

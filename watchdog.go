@@ -154,7 +154,7 @@ func (t *tree) renew(old *slot, before uint64) (*slot, error) {
 func (s *states) abandon(slot *slot, epoch uint64) {
 	for id := range s.heldBy(slot.Slot) {
 		s.node.owned.set(id, false)
-		for _, st := range s.node.plan.Load().stores(id) {
+		for _, st := range s.node.plan.Load().Stores(id) {
 			s.node.router.GivenUp(st.Name, id.Partition)
 		}
 		slot.states.Close(id, epoch)

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/millrace-io/millrace/actors"
+	"github.com/millrace-io/millrace/internal/plan"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/query/querypb"
@@ -32,6 +33,7 @@ type Driver struct {
 	opts     options
 	topology *topology.Topology
 	topics   *topics
+	plan     *plan.Plan
 	works    []*work
 	clock    clock
 	fs       *vfs.MemFS
@@ -71,6 +73,7 @@ func (d *Driver) start() error {
 	if err := d.createTopics(); err != nil {
 		return err
 	}
+	d.plan = plan.New(app, d.topology, d.topics.counts)
 	d.system = actors.NewSystem(d.opts.logger)
 	d.router = router.New(d.system, app, router.Options{})
 	d.router.Declare(d.declared())

@@ -1,17 +1,15 @@
 package millracetest
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"iter"
 	"maps"
-	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/millrace-io/millrace/actors"
 	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/internal/plan"
 	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/store"
@@ -39,56 +37,23 @@ type work struct {
 
 // createWorks makes one work for each task, those that feed others first.
 func (d *Driver) createWorks() {
-	for _, s := range upstreamFirst(d.topology) {
-		n := int32(0)
-		for _, src := range s.Sources {
-			n = max(n, d.topics.counts[src.Topic])
-		}
+	for _, s := range d.plan.UpstreamFirst() {
+		n := d.plan.Partitions(s)
 		for _, st := range s.Stores {
 			d.router.SetPartitions(st.Name, n)
 			if st.Changelog {
 				d.topics.counts[topology.ChangelogTopic(app, st.Name)] = n
 			}
 		}
-		for p := range n {
-			d.works = append(d.works, newWork(d, s, p))
-		}
-	}
-}
-
-func newWork(d *Driver, s *topology.SubTopology, partition int32) *work {
-	w := &work{d: d, id: record.TaskID{SubTopology: s.ID, Partition: partition}, sub: s, sends: interval{topics: d.topics}, committed: broker.Offsets{}}
-	for _, src := range s.Sources {
-		if partition < d.topics.counts[src.Topic] {
-			tp := record.TopicPartition{Topic: src.Topic, Partition: partition}
-			w.sources = append(w.sources, tp)
-			w.committed[tp] = broker.Offset{}
-		}
-	}
-	return w
-}
-
-// upstreamFirst orders sub-topologies by how many repartition topics lie before them; those of a circle by their numbers.
-func upstreamFirst(t *topology.Topology) []*topology.SubTopology {
-	reads := map[string]*topology.SubTopology{}
-	for _, s := range t.SubTopologies {
-		for _, src := range s.Sources {
-			reads[src.Topic] = s
-		}
-	}
-	depth := map[int32]int{}
-	for range t.SubTopologies {
-		for _, s := range t.SubTopologies {
-			for _, sink := range s.Sinks {
-				if down := reads[sink.Topic]; down != nil && down != s {
-					depth[down.ID] = max(depth[down.ID], min(depth[s.ID]+1, len(t.SubTopologies)))
-				}
+		for i := range n {
+			id := record.TaskID{SubTopology: s.ID, Partition: i}
+			w := &work{d: d, id: id, sub: s, sources: d.plan.Sources(id), sends: interval{topics: d.topics}, committed: broker.Offsets{}}
+			for _, tp := range w.sources {
+				w.committed[tp] = broker.Offset{}
 			}
+			d.works = append(d.works, w)
 		}
 	}
-	return slices.SortedFunc(slices.Values(t.SubTopologies), func(a, b *topology.SubTopology) int {
-		return cmp.Or(cmp.Compare(depth[a.ID], depth[b.ID]), cmp.Compare(a.ID, b.ID))
-	})
 }
 
 // open restores the state, starts the task and its store actors.
@@ -97,7 +62,7 @@ func (w *work) open() (err error) {
 	for _, st := range w.sub.Stores {
 		w.d.router.Opening(st.Name, w.id.Partition, only, w.epoch)
 	}
-	if w.state, _, err = w.d.dir.OpenTask(w.spec()); err != nil {
+	if w.state, _, err = w.d.dir.OpenTask(w.d.plan.TaskSpec(w.id, "", func(string) string { return "" })); err != nil {
 		return err
 	}
 	for i, st := range w.sub.Stores {
@@ -114,31 +79,13 @@ func (w *work) open() (err error) {
 	if err := w.begin(w.committed); err != nil {
 		return err
 	}
-	return w.serve()
-}
-
-func (w *work) spec() store.TaskSpec {
-	spec := store.TaskSpec{ID: w.id, Partition: w.id.Partition}
-	for _, st := range w.sub.Stores {
-		s := store.StoreSpec{Name: st.Name, Kind: st.Kind, KeyCodec: st.KeyCodec, ValueCodec: st.ValueCodec, Retention: st.Retention, InMemory: st.InMemory}
-		if st.Changelog {
-			s.Changelog = topology.ChangelogTopic(app, st.Name)
-		}
-		spec.Stores = append(spec.Stores, s)
-	}
-	return spec
+	w.serve()
+	return nil
 }
 
 func (w *work) config() task.Config {
-	cfg := task.Config{ID: w.id, Sources: w.sources, State: state{w.state}, Producer: &w.sends, CacheBytes: w.d.opts.cacheBytes}
-	for _, st := range w.sub.Stores {
-		c := task.StoreConfig{Name: st.Name}
-		if st.Changelog {
-			c.Changelog = record.TopicPartition{Topic: topology.ChangelogTopic(app, st.Name), Partition: w.id.Partition}
-		}
-		cfg.Stores = append(cfg.Stores, c)
-	}
-	cfg.Chain = func(h topology.Host) (task.Chain, error) { return w.sub.Instantiate(h) }
+	cfg := w.d.plan.TaskConfig(w.id)
+	cfg.State, cfg.Producer, cfg.CacheBytes = plan.State{TaskState: w.state}, &w.sends, w.d.opts.cacheBytes
 	return cfg
 }
 
@@ -155,7 +102,7 @@ func (w *work) begin(at broker.Offsets) error {
 	return nil
 }
 
-func (w *work) serve() error {
+func (w *work) serve() {
 	w.actors = w.actors[:0]
 	for i, st := range w.sub.Stores {
 		closed := query.New(query.StateStoreMigrated, st.Name, w.id.Partition)
@@ -164,7 +111,6 @@ func (w *work) serve() error {
 		w.actors = append(w.actors, pid)
 		w.d.router.Serving(st.Name, w.id.Partition, pid, w.epoch)
 	}
-	return nil
 }
 
 // close ends what open has started; each part may be missing.
@@ -231,25 +177,11 @@ func (w *work) commit() error {
 	ends := w.sends.commit()
 	maps.Copy(w.committed, u.Offsets)
 	w.task.Committed(u)
-	if err := w.state.Apply(w.unit(u, ends)); err != nil {
+	if err := w.state.Apply(w.d.plan.Unit(u, ends)); err != nil {
 		return err
 	}
 	w.task.Applied(u)
 	return nil
-}
-
-func (w *work) unit(u *task.Unit, ends map[record.TopicPartition]int64) *store.Unit {
-	out := &store.Unit{Writes: make([]store.Write, len(u.Writes)), Position: u.Position, WallClock: u.WallClock}
-	for i, x := range u.Writes {
-		out.Writes[i] = store.Write(x)
-	}
-	for i, st := range w.sub.Stores {
-		tp := record.TopicPartition{Topic: topology.ChangelogTopic(app, st.Name), Partition: w.id.Partition}
-		if next, ok := ends[tp]; ok {
-			out.Changelog = append(out.Changelog, store.StoreOffset{Store: i, Next: next})
-		}
-	}
-	return out
 }
 
 // failed takes back what is not committed, as a thread does after a failure.
@@ -277,18 +209,4 @@ func (d *Driver) run() (failure error) {
 		}
 	}
 	return failure
-}
-
-// state gives a task its view of what store keeps.
-type state struct{ *store.TaskState }
-
-// Scan implements task.State.
-func (s state) Scan(number int, from, to []byte, reverse bool) iter.Seq2[task.Entry, error] {
-	return func(yield func(task.Entry, error) bool) {
-		for e, err := range s.TaskState.Scan(number, from, to, reverse) {
-			if !yield(task.Entry(e), err) {
-				return
-			}
-		}
-	}
 }

@@ -177,7 +177,7 @@ func (m *membership) sync(e member.Sync, joined joinAnswer) {
 // plan is the real assignor.
 func (m *membership) plan(members []groupMember) map[string]syncAnswer {
 	in := assign.Input{Sources: map[int32][]string{}, Partitions: map[string]int32{}}
-	for _, s := range m.topology.SubTopologies {
+	for _, s := range m.tasks.Topology.SubTopologies {
 		for _, src := range s.Sources {
 			in.Sources[s.ID] = append(in.Sources[s.ID], src.Topic)
 			in.Partitions[src.Topic] = int32(m.world.plan.Partitions)

@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"time"
-
-	"github.com/millrace-io/millrace/record"
 )
 
 // node is a machine of the cluster: its disk outlives the processes that run on it.
@@ -122,24 +120,4 @@ func (n *node) userCode() error {
 		panic(errUser)
 	}
 	return errUser
-}
-
-// sourcesOf are the partitions that a task reads.
-func sourcesOf(id record.TaskID) []record.TopicPartition {
-	topic := inputTopic
-	if id.SubTopology == countTask {
-		topic = wordsTopic
-	}
-	return []record.TopicPartition{{Topic: topic, Partition: id.Partition}}
-}
-
-// taskOf is the task that reads a partition.
-func taskOf(tp record.TopicPartition) (record.TaskID, bool) {
-	switch tp.Topic {
-	case inputTopic:
-		return record.TaskID{SubTopology: splitTask, Partition: tp.Partition}, true
-	case wordsTopic:
-		return record.TaskID{SubTopology: countTask, Partition: tp.Partition}, true
-	}
-	return record.TaskID{}, false
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/internal/plan"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/query/router"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/store"
 	"github.com/millrace-io/millrace/task"
 	"github.com/millrace-io/millrace/thread"
-	"github.com/millrace-io/millrace/topology"
 )
 
 // process is one life of a node: a slot with a real loop, a member, a producer and stores.
@@ -33,7 +33,7 @@ type process struct {
 	fetcher    *fetcher
 	states     *states
 	dir        *store.Directory
-	topology   *topology.Topology
+	tasks      *plan.Plan
 	router     *router.Router
 	status     *lifecycle.Machine[lifecycle.Node]
 	thread     lifecycle.ThreadStatus
@@ -63,7 +63,8 @@ func newProcess(n *node) *process {
 	n.world.lives++
 	p := &process{world: n.world, node: n, name: n.name, links: map[link]time.Duration{}, servers: map[any]*server{}, serving: map[record.TaskID][]*desk{}}
 	p.dir = n.disk.open(p)
-	p.topology = build(n)
+	partitions := int32(n.world.plan.Partitions)
+	p.tasks = plan.New(appID, build(n), map[string]int32{inputTopic: partitions, wordsTopic: partitions})
 	p.slot = thread.NewSlot(threadName)
 	if p.world.plan.ExactlyOnce {
 		p.slot.TransactionalID = appID + "-" + n.processID + "-" + threadName
@@ -111,7 +112,7 @@ func (p *process) begin() {
 	}
 	p.world.say("%s: incarnation %d", p.name, p.epoch)
 	p.loop = thread.NewLoop(thread.Config{
-		Slot: p.slot, Epoch: p.epoch, Positions: (*positions)(p), States: p.states, Watcher: (*watcher)(p), TaskOf: taskOf, Sources: sourcesOf,
+		Slot: p.slot, Epoch: p.epoch, Positions: (*positions)(p), States: p.states, Watcher: (*watcher)(p), TaskOf: p.tasks.TaskOf, Sources: p.tasks.Sources,
 		NewTask: p.newTask, CommitInterval: commitInterval, UncommittedBytes: 1 << 20, BufferedBytes: 1 << 20, Budget: 25, Log: quiet,
 	})
 	p.loop.Start(p.clock())
@@ -121,12 +122,8 @@ func (p *process) begin() {
 var quiet = slog.New(slog.DiscardHandler)
 
 func (p *process) newTask(id record.TaskID, state task.State, out task.Producer) (*task.Task, error) {
-	cfg := task.Config{ID: id, Sources: sourcesOf(id), State: state, Producer: out, CacheBytes: 1 << 20}
-	sub := p.topology.SubTopologies[id.SubTopology]
-	for _, st := range sub.Stores {
-		cfg.Stores = append(cfg.Stores, task.StoreConfig{Name: st.Name, Changelog: record.TopicPartition{Topic: topology.ChangelogTopic(appID, st.Name), Partition: id.Partition}})
-	}
-	cfg.Chain = func(h topology.Host) (task.Chain, error) { return sub.Instantiate(h) }
+	cfg := p.tasks.TaskConfig(id)
+	cfg.State, cfg.Producer, cfg.CacheBytes = state, out, 1<<20
 	return task.New(cfg)
 }
 

@@ -50,7 +50,7 @@ func (v *watcher) Running(id record.TaskID, at broker.Offsets) {
 // Gone implements thread.Watcher: leases end before anything else happens to the task.
 func (v *watcher) Gone(id record.TaskID) {
 	p := (*process)(v)
-	for _, st := range p.topology.SubTopologies[id.SubTopology].Stores {
+	for _, st := range p.tasks.Stores(id) {
 		p.router.Revoked(st.Name, id.Partition, "")
 	}
 	p.retire(id)
@@ -91,7 +91,7 @@ func (p *process) serve(id record.TaskID, epoch uint64) {
 	if k == nil || k.state == nil {
 		return
 	}
-	for i, st := range p.topology.SubTopologies[id.SubTopology].Stores {
+	for i, st := range p.tasks.Stores(id) {
 		// The last word about the dispatcher is ours: the actor runs on the goroutine of whoever sends to it.
 		props := store.NewActorProps(k.state, i).Configure(actor.WithDispatcher(actor.NewSynchronizedDispatcher(100)))
 		pid := system.Root.Spawn(props)

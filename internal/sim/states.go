@@ -3,17 +3,16 @@ package main
 import (
 	"context"
 	"errors"
-	"iter"
 	"slices"
 	"time"
 
 	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/internal/plan"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/store"
 	"github.com/millrace-io/millrace/task"
 	"github.com/millrace-io/millrace/thread"
-	"github.com/millrace-io/millrace/topology"
 )
 
 // states opens, restores, writes and closes the real stores of a process. One task's jobs run one after the other, as the
@@ -105,7 +104,7 @@ func (s *states) watch(k *keeper) {
 }
 
 func (s *states) publish(id record.TaskID, f func(name string)) {
-	for _, st := range s.topology.SubTopologies[id.SubTopology].Stores {
+	for _, st := range s.tasks.Stores(id) {
 		f(st.Name)
 	}
 }
@@ -155,7 +154,7 @@ var errNotYet = errors.New("sim: not yet")
 
 // restore goes on with a restore, as far as the log lets it.
 func (s *states) restore(k *keeper, epoch uint64) (done bool) {
-	for i, st := range s.topology.SubTopologies[k.id.SubTopology].Stores {
+	for i, st := range s.tasks.Stores(k.id) {
 		result, err := k.write.Restore(context.Background(), i, s.reader, func(p lifecycle.Progress) { s.router.Restoring(st.Name, k.id.Partition, p) })
 		s.world.tally.Restored += int(result.Records)
 		if errors.Is(err, errNotYet) {
@@ -168,7 +167,7 @@ func (s *states) restore(k *keeper, epoch uint64) (done bool) {
 		}
 	}
 	s.world.say("%s: %s is restored", s.name, k.id)
-	s.put(thread.StateReady{Task: k.id, Epoch: epoch, State: taskState{k.state}})
+	s.put(thread.StateReady{Task: k.id, Epoch: epoch, State: plan.State{TaskState: k.state}})
 	return true
 }
 
@@ -195,26 +194,11 @@ func (s *states) Apply(id record.TaskID, epoch uint64, u *task.Unit, ends map[re
 	s.submit(k, &job{what: pointApply, do: func() bool {
 		err := errors.New("sim: the state was closed")
 		if k.state != nil && k.write != nil {
-			err = k.write.Apply(s.unit(id, u, ends))
+			err = k.write.Apply(s.tasks.Unit(u, ends))
 		}
 		s.put(thread.UnitApplied{Task: id, Epoch: epoch, Unit: u, Err: err})
 		return true
 	}})
-}
-
-// unit is a task's unit with the changelog offsets that the commit gave it.
-func (s *states) unit(id record.TaskID, u *task.Unit, ends map[record.TopicPartition]int64) *store.Unit {
-	out := &store.Unit{Writes: make([]store.Write, len(u.Writes)), Position: u.Position, WallClock: u.WallClock}
-	for i, w := range u.Writes {
-		out.Writes[i] = store.Write(w)
-	}
-	for i, st := range s.topology.SubTopologies[id.SubTopology].Stores {
-		tp := record.TopicPartition{Topic: topology.ChangelogTopic(appID, st.Name), Partition: id.Partition}
-		if next, ok := ends[tp]; ok {
-			out.Changelog = append(out.Changelog, store.StoreOffset{Store: i, Next: next})
-		}
-	}
-	return out
 }
 
 // Close implements thread.States.
@@ -256,26 +240,7 @@ func (s *states) bury() {
 }
 
 func (s *states) spec(id record.TaskID) store.TaskSpec {
-	spec := store.TaskSpec{ID: id, ClusterID: "sim", Partition: id.Partition}
-	for _, st := range s.topology.SubTopologies[id.SubTopology].Stores {
-		spec.Stores = append(spec.Stores, store.StoreSpec{Name: st.Name, Kind: st.Kind, KeyCodec: st.KeyCodec, ValueCodec: st.ValueCodec,
-			Changelog: topology.ChangelogTopic(appID, st.Name), TopicID: "t-" + st.Name})
-	}
-	return spec
-}
-
-// taskState gives a task its view of what store keeps.
-type taskState struct{ *store.TaskState }
-
-// Scan implements task.State.
-func (s taskState) Scan(st int, from, to []byte, reverse bool) iter.Seq2[task.Entry, error] {
-	return func(yield func(task.Entry, error) bool) {
-		for e, err := range s.TaskState.Scan(st, from, to, reverse) {
-			if !yield(task.Entry(e), err) {
-				return
-			}
-		}
-	}
+	return s.tasks.TaskSpec(id, "sim", func(changelog string) string { return "id of " + changelog })
 }
 
 // logReader reads changelogs for a restore, a piece at a time.
