@@ -2,14 +2,15 @@ package millracetest_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/fault"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/millracetest"
+	"github.com/millrace-io/millrace/record"
 )
 
 // counting is a cluster with the word count's topics.
@@ -123,11 +124,56 @@ func TestFaultsBlockAndGoOn(t *testing.T) {
 	release()
 	m.Drain()
 	exactly(t, c, map[string]int64{"x": 2})
-	m.Faults.At(fault.TaskProcess).Times(2).Chance(0.5).Delay(time.Millisecond)
-	feed(c, "x", "x")
-	m.Drain()
-	if m.Faults.Reached(fault.TaskProcess) == 0 {
-		t.Error("no record was seen")
+}
+
+func TestRulesFireWhereAndAsOftenAsTheySay(t *testing.T) {
+	for name, test := range map[string]struct {
+		rule  func(*millracetest.Rule) *millracetest.Rule
+		fires string // of six times at the site
+	}{
+		"once":   {func(r *millracetest.Rule) *millracetest.Rule { return r }, "x....."},
+		"nth":    {func(r *millracetest.Rule) *millracetest.Rule { return r.Nth(3) }, "..x..."},
+		"times":  {func(r *millracetest.Rule) *millracetest.Rule { return r.Nth(2).Times(3) }, ".xxx.."},
+		"always": {func(r *millracetest.Rule) *millracetest.Rule { return r.Always() }, "xxxxxx"},
+		"store":  {func(r *millracetest.Rule) *millracetest.Rule { return r.Store("counts") }, "x....."},
+		"other":  {func(r *millracetest.Rule) *millracetest.Rule { return r.Store("other").Always() }, "......"},
+		"thread": {func(r *millracetest.Rule) *millracetest.Rule { return r.Thread("thread-2").Always() }, "......"},
+		"function": {func(r *millracetest.Rule) *millracetest.Rule {
+			return r.Where(func(s fault.Site) bool { return s.Offset == 4 })
+		}, "....x."},
+		"task": {func(r *millracetest.Rule) *millracetest.Rule { return r.Task(record.TaskID{Partition: 1}).Always() }, "......"},
+	} {
+		f := millracetest.NewFaults(1)
+		test.rule(f.At(fault.StoreGet)).Error(errInjected)
+		got := ""
+		for i := range int64(6) {
+			if err := f.Hook()(fault.Site{Point: fault.StoreGet, Store: "counts", Thread: "thread-1", Offset: i}); errors.Is(err, errInjected) {
+				got += "x"
+			} else {
+				got += "."
+			}
+		}
+		if got != test.fires || f.Fired(fault.StoreGet) != strings.Count(got, "x") || f.Reached(fault.StoreGet) != 6 {
+			t.Errorf("%s: %s, want %s", name, got, test.fires)
+		}
+	}
+}
+
+// A chance is of each time, and the seed decides.
+func TestChanceIsTheSeeds(t *testing.T) {
+	fired := func(seed uint64) (times []int) {
+		f := millracetest.NewFaults(seed)
+		f.At(fault.ThreadPoll).Always().Chance(0.25).Error(errInjected)
+		for i := range 1000 {
+			if f.Hook()(fault.Site{Point: fault.ThreadPoll}) != nil {
+				times = append(times, i)
+			}
+		}
+		return times
+	}
+	a, b, c := fired(1), fired(1), fired(2)
+	if len(a) < 200 || len(a) > 300 || !slices.Equal(a, b) || slices.Equal(a, c) {
+		t.Errorf("%d, %d and %d of 1000", len(a), len(b), len(c))
 	}
 }
 

@@ -209,6 +209,11 @@ func (b *breaking) settle(when moment) {
 			b.Errorf("the cause is %v", cause)
 		}
 		b.node.AwaitReady()
+		want := []fmt.Stringer{lifecycle.ThreadRebalancing, lifecycle.ThreadRunning}
+		if when == running {
+			want = append([]fmt.Stringer{lifecycle.ThreadRunning}, want...)
+		}
+		probe.AwaitSaw(b, "thread-1", want...)
 	default:
 		b.node.AwaitReady()
 		if causes := probe.Causes("thread-1"); len(causes) > 0 {
