@@ -125,9 +125,10 @@ func (r *reader) summary() *measure.Latency {
 
 // reads is what a job of reads measures beside the processing.
 type reads struct {
-	reader *reader
-	result measure.Result
-	err    error
+	reader    *reader
+	underLoad *measure.Latency
+	kept      float64
+	err       error
 }
 
 // readWhileItRuns begins when every key is in the store, and ends with the job's last record.
@@ -139,7 +140,7 @@ func readWhileItRuns(ctx context.Context, node *millrace.Node, seen *measure.Sum
 	if r.reader, r.err = newReader(ctx, node, records/2); r.err != nil {
 		return r
 	}
-	r.result.UnderLoad, r.result.Kept, r.err = r.reader.underLoad(ctx, seen, int64(records))
+	r.underLoad, r.kept, r.err = r.reader.underLoad(ctx, seen, int64(records))
 	return r
 }
 
@@ -148,7 +149,7 @@ func (r *reads) finish(ctx context.Context, into *measure.Result) (err error) {
 	if r.err != nil {
 		return r.err
 	}
-	into.UnderLoad, into.Kept = r.result.UnderLoad, r.result.Kept
+	into.UnderLoad, into.Kept = r.underLoad, r.kept
 	into.AtRest, err = r.reader.atRest(ctx)
 	return err
 }

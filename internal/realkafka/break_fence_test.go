@@ -91,6 +91,17 @@ func (n *copier) has(tasks int) {
 	})
 }
 
+// shares waits until both have some of the three tasks.
+func (n *copier) shares(with *copier) {
+	n.t.Helper()
+	await(n.t, "the two share the tasks", func(context.Context) error {
+		if a, b := len(n.Owned()), len(with.Owned()); a == 3 || a == 0 || a+b != 3 {
+			return fmt.Errorf("%s has %d, %s has %d", n.name, a, with.name, b)
+		}
+		return nil
+	})
+}
+
 // drained waits until all that is in "in" is committed, by whomever.
 func (n *copier) drained() {
 	n.t.Helper()
@@ -177,12 +188,7 @@ func TestOffsetsOfAMemberThatIsNoneAreRefused(t *testing.T) {
 	}
 	old.has(3) // it does not know
 	g.open()
-	await(t, "the two share the tasks", func(context.Context) error {
-		if a, b := len(old.Owned()), len(next.Owned()); a == 3 || a == 0 || a+b != 3 {
-			return fmt.Errorf("the old one has %d, the next one %d", a, b)
-		}
-		return nil
-	})
+	old.shares(next)
 	in.write("last")
 	old.drained()
 	in.copied(c)
@@ -241,12 +247,7 @@ func TestRecordsWithoutTheirOffsetsDoNotCount(t *testing.T) {
 	next.drained()
 	in.copied(c)
 	g.open()
-	await(t, "the two share the tasks", func(context.Context) error {
-		if a, b := len(old.Owned()), len(next.Owned()); a == 3 || a == 0 || a+b != 3 {
-			return fmt.Errorf("the old one has %d, the next one %d", a, b)
-		}
-		return nil
-	})
+	old.shares(next)
 	in.write("last")
 	old.drained()
 	in.copied(c)
