@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -310,5 +311,36 @@ func BenchmarkDriver(b *testing.B) {
 			}
 			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "records/s")
 		})
+	}
+}
+
+// Time, headers, absent keys and values, and bytes that nobody can read: what Kafka may hold, a test can send.
+func TestRecordsCanBeWhatKafkaMayHold(t *testing.T) {
+	numbers := topology.NewTopic("numbers", codec.String, codec.Int64)
+	b := topology.NewBuilder()
+	b.Always(topology.Deserialization, topology.Skip)
+	topology.To(topology.From(b, numbers), totals)
+	top, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := millracetest.NewDriver(t, top, millracetest.Logger(slog.New(slog.DiscardHandler)))
+	at := time.UnixMilli(1234)
+	millracetest.Send(d, numbers, millracetest.R("k", int64(7)).At(at).With("from", []byte("a test")), millracetest.Tombstone[string, int64]("k"), millracetest.Keyless[string](int64(8)))
+	if err := millracetest.SendRaw(d, record.TopicPartition{Topic: "numbers"}, record.Raw{Key: []byte("k"), Value: []byte("no number")}); err != nil {
+		t.Fatal(err)
+	}
+	got := millracetest.Read(d, totals)
+	if len(got) != 3 {
+		t.Fatalf("%+v", got)
+	}
+	if from, _ := got[0].Headers.Last("from"); got[0].Timestamp != 1234 || string(from) != "a test" || got[0].Value != 7 {
+		t.Errorf("%+v", got[0])
+	}
+	if !got[1].NoValue || got[1].Key != "k" || !got[2].NoKey || got[2].Value != 8 {
+		t.Errorf("%+v", got[1:])
+	}
+	if err := millracetest.SendRaw(d, record.TopicPartition{Topic: "numbers", Partition: 1}, record.Raw{}); err == nil {
+		t.Error("there is one partition")
 	}
 }
