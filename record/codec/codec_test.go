@@ -26,8 +26,9 @@ func roundTrip[T comparable](t *testing.T, c Codec[T], g *rapid.Generator[T]) {
 			if got, err := c.ParseText(c.FormatText(v)); err != nil || got != v {
 				t.Fatalf("ParseText: %v %v, want %v", got, err, v)
 			}
+			// As texts, because 0 and -0 are equal to == and yet two keys, to this codec and to Kafka's.
 			x, _ := c.Encode(nil, w)
-			if (v == w) != bytes.Equal(b[6:], x) {
+			if (c.FormatText(v) == c.FormatText(w)) != bytes.Equal(b[6:], x) {
 				t.Fatalf("equal values and equal bytes differ: %v %v", v, w)
 			}
 		})
