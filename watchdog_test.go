@@ -3,7 +3,7 @@ package millrace_test
 import (
 	"errors"
 	"fmt"
-	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,6 +122,7 @@ func TestOverdueThreadIsGivenUp(t *testing.T) {
 		if err := n.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		// At least once, what was under way when the partitions moved back may be counted again.
 		want := map[string]int64{"a": 3, "b": 2, "block": 1}
 		got := map[string]int64{}
 		for key := range want {
@@ -131,8 +132,11 @@ func TestOverdueThreadIsGivenUp(t *testing.T) {
 				}
 			}
 		}
-		if !maps.Equal(got, want) {
-			t.Error(got)
+		once := strings.Contains(t.Name(), millrace.ExactlyOnce.String())
+		for key, n := range want {
+			if got[key] < n || once && got[key] > n {
+				t.Errorf("%v, want %v", got, want)
+			}
 		}
 	})
 }

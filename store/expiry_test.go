@@ -143,7 +143,7 @@ func TestSweepIsSpreadOverCommits(t *testing.T) {
 // the log has come to. Deletions and empty values are what they are in any store (H12).
 func TestRestoreSkipsExpiredWindows(t *testing.T) {
 	for _, kind := range []string{kindWindow, kindSession} {
-		for _, n := range []int64{400, 120_000} {
+		for _, n := range fewAndMany() {
 			t.Run(fmt.Sprint(kind, n), func(t *testing.T) {
 				d := openDir(t, vfs.NewMem())
 				defer closeDir(t, d)

@@ -134,7 +134,7 @@ func TestScanInMemoryIsASnapshot(t *testing.T) {
 // A restore fills it from the beginning of the log, in a few commits or in many, discards it when the log has lost what it
 // stands on, and writes nothing of it to disk.
 func TestRestoreInMemory(t *testing.T) {
-	for _, n := range []int64{300, 120_000} {
+	for _, n := range fewAndMany() {
 		fs := vfs.NewMem()
 		l := newLog(0, 0)
 		l.batch = 2_000

@@ -199,6 +199,14 @@ func TestRestoreOfANullKeyIsATypedErrorWithItsOffset(t *testing.T) {
 	}
 }
 
+// fewAndMany are numbers of records that are restored in small steps, and in tables; short tests leave the many out.
+func fewAndMany() []int64 {
+	if testing.Short() {
+		return []int64{400}
+	}
+	return []int64{400, 120_000}
+}
+
 func TestRestoreInBulkEqualsAReplay(t *testing.T) {
 	fs := vfs.NewMem()
 	d := openDir(t, fs)

@@ -52,6 +52,9 @@ func TestBinaryTwoProcessesFeedOnce(t *testing.T) {
 // A process that is killed while it feeds is followed by another one after the session time-out, and what the first one
 // wrote is not written again.
 func TestBinaryFeedOfAKilledProcessIsTakenOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the input of short tests is fed at once")
+	}
 	c := embed(t)
 	addrs, app, input := strings.Join(c.Addrs(), ","), "dead", t.TempDir()
 	truth := reference(tree(t, input))

@@ -58,6 +58,10 @@ func reference(files map[string][]byte) string {
 // tree writes files that are odd in every way that the command line has to bear.
 func tree(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
+	long := 3 << 20
+	if testing.Short() {
+		long = 150_000
+	}
 	files := map[string][]byte{
 		"plain.txt":          []byte("The quick brown fox\njumps over the lazy dog\n"),
 		"empty":              nil,
@@ -68,7 +72,7 @@ func tree(t *testing.T, dir string) map[string][]byte {
 		"sub/deep/invalid":   []byte("caf\xe9 \xff\xfeabc\xc3(def \xe2\x84\xaaelvin\n"),
 		"sub/binary":         []byte("not\x00counted\n"),
 		"sub/nul-later":      append(bytes.Repeat([]byte("early "), 2000), "nul\x00late\n"...),
-		"sub/long":           []byte(strings.Repeat("Word, other-word; ", 3<<20/18) + "\nshort\n"),
+		"sub/long":           []byte(strings.Repeat("Word, other-word; ", long/18) + "\nshort\n"),
 		"sub/many":           []byte(strings.Repeat("a line of the many\n", 5000)),
 		"name with space\t!": []byte("odd name\n"),
 	}
