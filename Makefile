@@ -5,7 +5,7 @@ GO ?= go
 # -short leaves out what is long and would show the detector nothing new.
 RACE_FLAGS := -race -short -tags invariants
 
-.PHONY: all build test check fmt test-kafka bench bench-quick demo-check
+.PHONY: all build test check fmt test-kafka bench bench-quick bench-all bench-scale bench-peer bench-compare demo-check
 
 all: build test
 
@@ -55,11 +55,28 @@ test-kafka:
 	  echo "real Kafka is not available here: Java 17 and Maven are needed to start it"; \
 	fi
 
+# Fifteen minutes at most: keyed count, word count and pass-through, exactly once.
 bench:
 	$(GO) run ./bench $(BENCH_FLAGS)
 
 bench-quick:
-	$(GO) run ./bench -quick $(BENCH_FLAGS)
+	$(GO) run ./bench -quick -jobs matrix $(BENCH_FLAGS)
+
+# The whole matrix, some hours of it. A run that was interrupted goes on where it stopped; BENCH_FLAGS='-redo count/' runs cells again.
+bench-all:
+	$(GO) run ./bench -jobs matrix -guarantees at_least_once,exactly_once -caching on,off -resume -results bench/results/matrix.json $(BENCH_FLAGS)
+
+# What a record costs against the number of keys and partitions and the size of values.
+bench-scale:
+	$(GO) run ./bench -jobs scale -systems kafka-streams,millrace -resume -results bench/results/scale.json $(BENCH_FLAGS)
+
+# Our Kafka Streams program against another one: DIR has its src/Peer.java.
+bench-peer:
+	$(GO) run ./bench -systems kafka-streams -shared $(DIR) -results bench/results/peer.json $(BENCH_FLAGS)
+
+# The micro-benchmarks of commit REF against the working directory's, run in turn, through benchstat.
+bench-compare:
+	$(GO) run ./bench/compare -ref "$(REF)" $(BENCH_FLAGS)
 
 demo-check:
 	cli/demo-check.sh

@@ -1,166 +1,204 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"text/tabwriter"
-	"time"
+	"strings"
 
-	"github.com/millrace-io/millrace/bench/measure"
 	"github.com/millrace-io/millrace/bench/work"
 	"github.com/millrace-io/millrace/internal/realkafka"
 )
 
-// row is one run.
-type row struct {
-	Job    string `json:"job"`
-	System string `json:"system"`
-	// Rate is records (or words) per second, CPUPerMillion CPU-seconds per million of them.
-	Rate          float64 `json:"per_s"`
-	CPUPerMillion float64 `json:"cpu_s_per_million"`
-	PeakMiB       int64   `json:"peak_mib"`
-	ToRunningS    float64 `json:"to_running_s"`
-	// Blocked is the share of the time, in per cent, in which its threads stood still for commits; 0 where it does not tell.
-	Blocked   float64          `json:"blocked_percent,omitempty"`
-	UnderLoad *measure.Latency `json:"under_load,omitempty"`
-	AtRest    *measure.Latency `json:"at_rest,omitempty"`
-	Kept      float64          `json:"kept_percent,omitempty"`
-	Outputs   int64            `json:"outputs"`
-	Records   int64            `json:"records"`
-}
-
-// report collects rows and knows the two systems that others are compared with.
+// report is the rows so far, those of earlier runs included if it was resumed. It is written after each row, so that a run
+// that is interrupted goes on where it stopped.
 type report struct {
-	head map[string]any
-	jobs []work.Job
-	rows []row
+	Head head  `json:"head"`
+	Rows []row `json:"runs"`
+
+	commit string
 }
 
-const peer, ceiling = "kafka-streams", "raw"
+// head is what the rows have in common; rows of different heads are not compared.
+type head struct {
+	Go    string         `json:"go"`
+	CPUs  int            `json:"cpus"`
+	OS    string         `json:"os"`
+	Kafka string         `json:"kafka"`
+	Sizes map[string]int `json:"sizes"`
+	Quick bool           `json:"quick,omitempty"`
+}
 
-func newReport(s settings) report {
-	return report{head: map[string]any{
-		"time": time.Now().UTC().Format(time.RFC3339), "go": runtime.Version(), "cpus": runtime.NumCPU(),
-		"os": runtime.GOOS + "/" + runtime.GOARCH, "kafka": realkafka.Version,
-		"records": s.records, "lines": s.lines, "repetitions": s.repetitions,
+// openReport begins a report, or takes up the one in the results file.
+func openReport(ctx context.Context, s settings) (*report, error) {
+	r := &report{commit: commit(ctx), Head: head{
+		Go: runtime.Version(), CPUs: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Kafka: realkafka.Version, Sizes: s.sizes, Quick: s.quick,
 	}}
-}
-
-func (r *report) add(j work.Job, system string, m measure.Result, outputs int64) row {
-	units := float64(m.Records) * float64(j.PerRecord)
-	added := row{Job: j.Key(), System: system, PeakMiB: m.PeakMiB, ToRunningS: m.ToRunningS, Outputs: outputs, Records: m.Records,
-		UnderLoad: m.UnderLoad, AtRest: m.AtRest, Kept: m.Kept,
-		Blocked: 100 * m.BlockedS / max(m.Seconds, 0.001), CPUPerMillion: m.CPUS / units * 1e6, Rate: units / max(m.Seconds, 0.001)}
-	r.rows = append(r.rows, added)
-	return added
-}
-
-// printReads says how long the reads took.
-func (r row) printReads(w io.Writer) {
-	for _, l := range []struct {
-		name string
-		*measure.Latency
-	}{{"while it runs", r.UnderLoad}, {"at rest", r.AtRest}} {
-		if l.Latency != nil {
-			fmt.Fprintf(w, "  reads %-13s p50 %.1f µs, p99 %.1f µs, p99.9 %.1f µs, max %.1f µs of %d\n", l.name, l.P50, l.P99, l.P999, l.Max, l.Calls)
-		}
+	if !s.resume || s.results == "" {
+		return r, nil
 	}
-	if r.Kept > 0 {
-		fmt.Fprintf(w, "  the job kept %.0f %% of its speed while it was read from\n", r.Kept)
+	text, err := os.ReadFile(s.results)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
 	}
-}
-
-// spread is the minimum, median and maximum of one figure over the runs of a job on a system.
-type spread struct{ min, median, max float64 }
-
-func (r *report) spread(job, system string, figure func(row) float64) (s spread, runs int) {
-	var all []float64
-	for _, row := range r.rows {
-		if row.Job == job && row.System == system {
-			all = append(all, figure(row))
-		}
+	if err != nil {
+		return nil, err
 	}
-	if len(all) == 0 {
-		return spread{}, 0
+	var before report
+	if err := json.Unmarshal(text, &before); err != nil {
+		return nil, fmt.Errorf("%s is not a file of results: %w", s.results, err)
 	}
-	slices.Sort(all)
-	return spread{all[0], all[len(all)/2], all[len(all)-1]}, len(all)
-}
-
-func cpuPerMillion(r row) float64 { return r.CPUPerMillion }
-
-// ratio is how many times less CPU than the peer a system needs, by medians; 0 if one of them did not run.
-func (r *report) ratio(job, system string) float64 { return r.quotient(job, peer, job, system) }
-
-// share is the part of a system's CPU, in per cent, that the raw client needs for the same job at least once.
-func (r *report) share(j work.Job, system string) float64 {
-	return 100 * r.quotient(plain(j), ceiling, j.Key(), system)
-}
-
-// surcharge is how many times the CPU of the same job at least once it costs; 0 if that did not run.
-func (r *report) surcharge(j work.Job, system string) float64 {
-	return r.quotient(j.Key(), system, plain(j), system)
-}
-
-func plain(j work.Job) string {
-	j.Guarantee = "at_least_once"
-	return j.Key()
-}
-
-func (r *report) quotient(job, of, byJob, by string) float64 {
-	a, n := r.spread(job, of, cpuPerMillion)
-	b, m := r.spread(byJob, by, cpuPerMillion)
-	if n == 0 || m == 0 || b.median == 0 {
-		return 0
+	if !before.Head.comparable(r.Head) {
+		return nil, fmt.Errorf("%s has results of another machine, another Kafka or other sizes: delete it, or give -results another name", s.results)
 	}
-	return a.median / b.median
+	r.Rows = slices.DeleteFunc(before.Rows, func(r row) bool {
+		return slices.ContainsFunc(s.redo, func(prefix string) bool { return strings.HasPrefix(r.Cell, prefix) })
+	})
+	return r, nil
 }
 
-// print is the table: medians, with minimum and maximum behind them.
-func (r *report) print(w io.Writer) {
-	fmt.Fprintf(w, "\n%s, %d CPUs shared with the broker, Kafka %s, commit interval 100 ms\n\n", r.head["go"], r.head["cpus"], r.head["kafka"])
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	defer t.Flush()
-	fmt.Fprintln(t, "job\tsystem\tk/s\tCPU-s/M\tpeak MiB\tto RUNNING s\toutputs\tpeer's CPU / its CPU\t% of the ceiling\tCPU / at least once\tstood still %\t")
-	for _, j := range r.jobs {
-		for _, s := range systems {
-			r.line(t, j, s.name)
-		}
-	}
+func (h head) comparable(other head) bool {
+	return h.CPUs == other.CPUs && h.OS == other.OS && h.Kafka == other.Kafka && h.Quick == other.Quick && maps.Equal(h.Sizes, other.Sizes)
 }
 
-func (r *report) line(w io.Writer, j work.Job, system string) {
-	rate, runs := r.spread(j.Key(), system, func(r row) float64 { return r.Rate / 1000 })
-	if runs == 0 {
-		return
+// commit is the tree's, with a + if files were changed since.
+func commit(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty=+", "--exclude=*").Output()
+	if err != nil {
+		return "unknown"
 	}
-	cpu, _ := r.spread(j.Key(), system, cpuPerMillion)
-	peak, _ := r.spread(j.Key(), system, func(r row) float64 { return float64(r.PeakMiB) })
-	start, _ := r.spread(j.Key(), system, func(r row) float64 { return r.ToRunningS })
-	outputs, _ := r.spread(j.Key(), system, func(r row) float64 { return float64(r.Outputs) })
-	blocked, _ := r.spread(j.Key(), system, func(r row) float64 { return r.Blocked })
-	fmt.Fprintf(w, "%s (%s)\t%s\t%.0f (%.0f–%.0f)\t%.2f (%.2f–%.2f)\t%.0f (%.0f–%.0f)\t%.2f\t%.0f\t%.1f\t%.0f\t%.2f\t%.1f\t\n",
-		j.Key(), j.Unit, system, rate.median, rate.min, rate.max, cpu.median, cpu.min, cpu.max,
-		peak.median, peak.min, peak.max, start.median, outputs.median, r.ratio(j.Key(), system), r.share(j, system), r.surcharge(j, system), blocked.median)
+	return strings.TrimSpace(string(out))
+}
+
+// missing are the cells that have no row yet.
+func (r *report) missing(cells []cell) []cell {
+	return slices.DeleteFunc(cells, func(c cell) bool {
+		return slices.ContainsFunc(r.Rows, func(r row) bool { return r.Cell == c.name() })
+	})
+}
+
+// add takes up a row and writes the file.
+func (r *report) add(added row, path string) error {
+	r.Rows = append(r.Rows, added)
+	return r.save(path)
 }
 
 func (r *report) save(path string) error {
 	if path == "" {
 		return nil
 	}
-	r.head["runs"] = r.rows
-	text, err := json.MarshalIndent(r.head, "", "  ")
+	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	fmt.Println("\nevery run is in", path)
-	return os.WriteFile(path, append(text, '\n'), 0o644)
+	// Whole or not at all: a run that is killed here must find what it had.
+	if err := os.WriteFile(path+".new", append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// finish prints the tables and writes what belongs beside the results.
+func (r *report) finish(w io.Writer, s settings) error {
+	tables := r.tables()
+	fmt.Fprintf(w, "\n%s\n", r.title())
+	for _, t := range tables {
+		t.text(w)
+	}
+	if s.results == "" {
+		return nil
+	}
+	base := strings.TrimSuffix(s.results, filepath.Ext(s.results))
+	var text strings.Builder
+	fmt.Fprintf(&text, "# What the benchmark measured\n\n%s\n", r.title())
+	for _, t := range tables {
+		t.markdown(&text)
+	}
+	fmt.Fprintf(w, "\nevery run is in %s, the tables in %s.md, the chart in %s.png\n", s.results, base, base)
+	return errors.Join(os.WriteFile(base+".md", []byte(text.String()), 0o644), r.chart(base+".png"))
+}
+
+func (r *report) title() string {
+	var commits []string
+	for _, row := range r.Rows {
+		if !slices.Contains(commits, row.Commit) {
+			commits = append(commits, row.Commit)
+		}
+	}
+	title := fmt.Sprintf("%s, %d CPUs shared with the broker, Kafka %s, commit interval 100 ms, Millrace %s. Median (minimum–maximum).",
+		r.Head.Go, r.Head.CPUs, r.Head.Kafka, strings.Join(commits, " and "))
+	if r.Head.Quick {
+		title += " Small inputs: these figures mean nothing."
+	}
+	return title
+}
+
+// spread is the minimum, median and maximum of one figure over the runs of a job on a system.
+type spread struct{ min, median, max float64 }
+
+// figure is one number of a row.
+type figure func(row) float64
+
+func cpuPerMillion(r row) float64 { return r.CPUPerMillion }
+func rate(r row) float64          { return r.Rate }
+
+func (r *report) spread(job, system string, of figure) (s spread, runs int) {
+	var all []float64
+	for _, row := range r.Rows {
+		if row.Job == job && row.System == system {
+			all = append(all, of(row))
+		}
+	}
+	if len(all) == 0 {
+		return spread{}, 0
+	}
+	slices.Sort(all)
+	middle := all[len(all)/2]
+	if len(all)%2 == 0 {
+		middle = (middle + all[len(all)/2-1]) / 2
+	}
+	return spread{all[0], middle, all[len(all)-1]}, len(all)
+}
+
+// quotient is the median of one system's figure over that of another, for the same job; 0 if one of them did not run.
+func (r *report) quotient(job, over, under string, of figure) float64 {
+	a, n := r.spread(job, over, of)
+	b, m := r.spread(job, under, of)
+	if n == 0 || m == 0 || b.median == 0 {
+		return 0
+	}
+	return a.median / b.median
+}
+
+// ran are the jobs of some rows with their keys, in the order of all jobs.
+func (r *report) ran(belongs func(work.Job) bool) (found []work.Job) {
+	order := append(slices.Clone(work.Jobs), work.Scale()...)
+	seen := map[string]bool{}
+	for _, row := range r.Rows {
+		parts := strings.Split(row.Cell, "/")
+		if i := slices.IndexFunc(order, func(j work.Job) bool { return j.Name == parts[0] }); i >= 0 && belongs(order[i]) && !seen[row.Job] {
+			seen[row.Job] = true
+			j := order[i]
+			j.Guarantee, j.Uncached = parts[1], parts[2] == "off"
+			found = append(found, j)
+		}
+	}
+	rank := func(j work.Job) int {
+		return slices.IndexFunc(order, func(o work.Job) bool { return o.Name == j.Name })
+	}
+	slices.SortStableFunc(found, func(a, b work.Job) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Key(), b.Key())) })
+	return found
 }

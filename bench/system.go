@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
 	"github.com/millrace-io/millrace/bench/work"
@@ -18,28 +14,49 @@ import (
 
 // assignment is what one run of a system is given.
 type assignment struct {
-	job             work.Job
-	app, out, state string
-	records         int
+	job                 work.Job
+	app, in, out, state string
+	records             int
+	// until is done, running or stopped; leave says that the group is left at the end, where the default is another.
+	until string
+	leave bool
 }
 
-// system is something that can do the jobs: a program that prints a measure.Result as its last line.
+// system is something that can do jobs: a program that prints a measurement as its last line.
 type system struct {
 	name    string
 	build   func(ctx context.Context, b *bench) error
 	command func(b *bench, a assignment) []string
-	// only is the one guarantee that it has; empty if it has both.
-	only string
+	does    func(j work.Job) bool
+	// parse reads the last line.
+	parse func(line string) (measure.Result, error)
+	// out is the output topic if the program has one of its own.
+	out string
 }
 
-func (s system) does(j work.Job) bool {
-	return (s.only == "" || s.only == j.Guarantee) && !(j.Reads && s.name == ceiling)
-}
+// Names of systems that others are compared with.
+const peer, ceiling, ours, shared = "kafka-streams", "raw", "millrace", "shared-peer"
 
 var systems = []system{
-	{"raw", buildGo("ceiling"), rawCommand, "at_least_once"},
-	{"kafka-streams", buildPeer, peerCommand, ""},
-	{"millrace", buildGo("millrace"), millraceCommand, ""},
+	{name: ceiling, build: buildGo("ceiling"), command: rawCommand, does: steady, parse: measure.Parse},
+	{name: peer, build: buildPeer, command: peerCommand, does: every, parse: measure.Parse},
+	{name: peer + "-leave", build: nothing, command: leaving(peerCommand), does: restarts, parse: measure.Parse},
+	{name: ours, build: buildGo("millrace"), command: leaving(millraceCommand), does: every, parse: measure.Parse},
+	{name: ours + "-stay", build: nothing, command: millraceCommand, does: restarts, parse: measure.Parse},
+	{name: shared, build: buildShared, command: sharedCommand, does: sharedDoes, parse: parseShared, out: "out"},
+}
+
+func every(work.Job) bool      { return true }
+func steady(j work.Job) bool   { return j.Course == work.Steady }
+func restarts(j work.Job) bool { return j.Course == work.Restarts }
+
+func nothing(context.Context, *bench) error { return nil }
+
+func leaving(command func(*bench, assignment) []string) func(*bench, assignment) []string {
+	return func(b *bench, a assignment) []string {
+		a.leave = true
+		return command(b, a)
+	}
 }
 
 func findSystem(name string) (system, error) {
@@ -75,45 +92,55 @@ func quietly(ctx context.Context, name string, args ...string) error {
 }
 
 func rawCommand(b *bench, a assignment) []string {
-	return []string{filepath.Join(b.dir, "ceiling"), "-broker", b.broker, "-job", a.job.Name, "-app", a.app, "-out", a.out,
-		"-records", fmt.Sprint(a.records)}
+	return []string{filepath.Join(b.dir, "ceiling"), "-broker", b.broker, "-does", a.job.Does, "-app", a.app, "-in", a.in, "-out", a.out,
+		"-compression", a.job.Input.Compression, "-records", fmt.Sprint(a.records), "-counted", fmt.Sprint(a.job.Counted(a.records)),
+		fmt.Sprintf("-exactly-once=%t", a.job.Guarantee == "exactly_once"), fmt.Sprintf("-every-update=%t", a.job.Uncached)}
+}
+
+// reads is how many keys are read from; 0 for jobs that are not about that.
+func (a assignment) reads() int {
+	if a.job.Course != work.Reads {
+		return 0
+	}
+	return a.job.Input.KeyCount(a.records)
+}
+
+func (a assignment) compression() string {
+	if a.job.Input.Compression == "" {
+		return "none"
+	}
+	return a.job.Input.Compression
 }
 
 func millraceCommand(b *bench, a assignment) []string {
-	command := []string{filepath.Join(b.dir, "millrace"), "-brokers", b.broker, "-job", a.job.Name, "-app", a.app,
-		"-guarantee", a.job.Guarantee, "-in", a.job.Input, "-out", a.out, "-state", a.state, "-records", fmt.Sprint(a.records)}
+	command := []string{filepath.Join(b.dir, "millrace"), "-brokers", b.broker, "-does", a.job.Does, "-app", a.app, "-guarantee", a.job.Guarantee,
+		"-in", a.in, "-out", a.out, "-state", a.state, "-compression", a.compression(), "-until", a.until,
+		"-records", fmt.Sprint(a.records), "-counted", fmt.Sprint(a.job.Counted(a.records)), "-reads", fmt.Sprint(a.reads()),
+		fmt.Sprintf("-every-update=%t", a.job.Uncached), fmt.Sprintf("-leave=%t", a.leave)}
 	if b.profile != "" {
 		command = append(command, "-profile", filepath.Join(b.profile, a.app))
 	}
 	return command
 }
 
+// peerClasses is the class path of the peer's libraries, and of what was compiled into classes.
+func peerClasses(classes string) string {
+	return classes + string(os.PathListSeparator) + filepath.Join(peerProject, "target", "libs", "*")
+}
+
 // peerCommand gives the peer what its documentation recommends for a small machine: a heap of 1 GiB, two threads.
 func peerCommand(b *bench, a assignment) []string {
-	command := []string{"java", "-Xmx1g", "-cp", filepath.Join(peerProject, "target", "classes") + string(os.PathListSeparator) +
-		filepath.Join(peerProject, "target", "libs", "*"), "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"}
-	for _, property := range [][2]string{
-		{"brokers", b.broker}, {"job", a.job.Name}, {"guarantee", a.job.Guarantee}, {"app", a.app}, {"in", a.job.Input}, {"out", a.out}, {"state", a.state},
-		{"records", fmt.Sprint(a.records)}, {"counted", fmt.Sprint(a.job.Counted(a.records))},
-	} {
+	command := []string{"java", "-Xmx1g", "-cp", peerClasses(filepath.Join(peerProject, "target", "classes")), "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"}
+	properties := [][2]string{
+		{"brokers", b.broker}, {"does", a.job.Does}, {"guarantee", a.job.Guarantee}, {"app", a.app}, {"in", a.in}, {"out", a.out}, {"state", a.state},
+		{"records", fmt.Sprint(a.records)}, {"counted", fmt.Sprint(a.job.Counted(a.records))}, {"compression", a.compression()},
+		{"until", a.until}, {"leave", fmt.Sprint(a.leave)}, {"reads", fmt.Sprint(a.reads())},
+	}
+	if a.job.Uncached {
+		properties = append(properties, [2]string{"cache", "0"})
+	}
+	for _, property := range properties {
 		command = append(command, "-D"+property[0]+"="+property[1])
 	}
 	return append(command, "Peer")
-}
-
-// child runs a system and reads its last line. A child that overstays is asked to end, then killed.
-func (b *bench) child(ctx context.Context, command []string) (r measure.Result, err error) {
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
-	var out, complaints bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaints
-	if err := cmd.Run(); err != nil {
-		return r, fmt.Errorf("%w\n%s%s", err, out.Bytes(), complaints.Bytes())
-	}
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &r); err != nil {
-		return r, fmt.Errorf("its last line is not a measurement: %w\n%s", err, out.Bytes())
-	}
-	return r, nil
 }

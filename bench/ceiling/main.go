@@ -9,27 +9,28 @@ import (
 
 	"github.com/millrace-io/millrace/bench/measure"
 	"github.com/millrace-io/millrace/bench/raw"
-	"github.com/millrace-io/millrace/bench/work"
 )
 
 func main() {
+	var job raw.Ceiling
 	broker := flag.String("broker", "", "the broker's host:port")
-	job := flag.String("job", "", "count, words or pass")
-	app := flag.String("app", "", "prefix of the topics of its own")
-	out := flag.String("out", "", "output topic, which exists")
-	records := flag.Int("records", 0, "number of input records")
+	flag.StringVar(&job.Does, "does", "", "pass, map, count, words or windows")
+	flag.StringVar(&job.App, "app", "", "prefix of the topics of its own")
+	flag.StringVar(&job.In, "in", "", "input topic")
+	flag.StringVar(&job.Out, "out", "", "output topic, which exists")
+	flag.BoolVar(&job.ExactlyOnce, "exactly-once", false, "write in transactions")
+	flag.BoolVar(&job.EveryUpdate, "every-update", false, "emit every update of a count")
+	flag.StringVar(&job.Compression, "compression", "", "codec of what it writes")
+	records := flag.Int64("records", 0, "number of input records")
+	counted := flag.Int64("counted", 0, "number of records of the second stage")
 	flag.Parse()
-	if err := run(*broker, *job, *app, *out, *records); err != nil {
+	if err := run(*broker, job, *records, *counted); err != nil {
 		fmt.Fprintln(os.Stderr, "ceiling:", err)
 		os.Exit(1)
 	}
 }
 
-func run(broker, name, app, out string, records int) error {
-	job, err := work.Find(name)
-	if err != nil {
-		return err
-	}
+func run(broker string, job raw.Ceiling, records, counted int64) error {
 	c, err := raw.Dial(broker)
 	if err != nil {
 		return err
@@ -40,13 +41,13 @@ func run(broker, name, app, out string, records int) error {
 	var progress measure.Progress
 	done := make(chan error, 1)
 	go func() {
-		err := c.Run(ctx, job, app, out, &progress)
+		err := c.Run(ctx, job, &progress)
 		if err != nil {
 			cancel(err)
 		}
 		done <- err
 	}()
-	r, err := progress.Watch(ctx, int64(records), int64(job.Counted(records)))
+	r, err := progress.Watch(ctx, records, counted, nil)
 	if err != nil {
 		return context.Cause(ctx)
 	}

@@ -3,8 +3,10 @@ package measure
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
+	"runtime/metrics"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -25,6 +27,11 @@ type Result struct {
 	CPUS    float64 `json:"cpu_s"`
 	// PeakMiB is the largest resident set that the process ever had; 0 where the system does not tell.
 	PeakMiB int64 `json:"peak_mib"`
+	// Objects and Bytes are what was allocated on the heap meanwhile; 0 where the system does not tell.
+	Objects int64 `json:"objects,omitempty"`
+	Bytes   int64 `json:"bytes,omitempty"`
+	// RestoreS is the time from the first store that began to be restored to the last that was; 0 if none was.
+	RestoreS float64 `json:"restore_s,omitempty"`
 	// BlockedS is how long its threads stood still for commits, by each thread; 0 where the system does not tell.
 	BlockedS float64 `json:"blocked_s,omitempty"`
 	// UnderLoad and AtRest are point reads while the job ran and after it, Kept the share of its speed, in per cent, that it
@@ -78,35 +85,66 @@ func (s *Sum) Load() (total int64) {
 // Progress is what a system has done so far.
 type Progress struct{ Seen, Counted, Outputs Sum }
 
+// mark is what had been used at some moment.
+type mark struct {
+	at             time.Time
+	cpu            time.Duration
+	objects, bytes int64
+}
+
+func markNow(at time.Time) mark {
+	objects, bytes := Allocated()
+	return mark{at, CPU(), objects, bytes}
+}
+
 // Watch waits for the first record, and then until records were seen, counted were counted, and nothing has moved for
-// half a second. Its error is the context's.
-func (p *Progress) Watch(ctx context.Context, records, counted int64) (Result, error) {
+// half a second. If stop is not nil, it ends when stop is closed instead, whatever was seen. Its error is the context's.
+func (p *Progress) Watch(ctx context.Context, records, counted int64, stop <-chan struct{}) (Result, error) {
 	const quiet = 500 * time.Millisecond
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	var first, last time.Time
-	var cpu time.Duration
+	var first mark
+	var last time.Time
 	before := int64(0)
 	for {
 		select {
 		case <-ctx.Done():
 			return Result{}, ctx.Err()
+		case <-stop:
+			return p.result(first, last), nil
 		case <-tick.C:
 		}
 		seen, second, out := p.Seen.Load(), p.Counted.Load(), p.Outputs.Load()
 		switch now := time.Now(); {
 		case seen == 0:
-		case first.IsZero():
-			first, last, cpu, before = now, now, CPU(), seen+second+out
+		case first.at.IsZero():
+			first, last, before = markNow(now), now, seen+second+out
 		case seen+second+out != before:
 			last, before = now, seen+second+out
-		case seen >= records && second >= counted && now.Sub(last) > quiet:
-			return Result{
-				Records: seen, Counted: second, Outputs: out, Seconds: last.Sub(first).Seconds(),
-				CPUS: (CPU() - cpu).Seconds(), PeakMiB: PeakMiB(),
-			}, nil
+		case stop == nil && seen >= records && second >= counted && now.Sub(last) > quiet:
+			return p.result(first, last), nil
 		}
 	}
+}
+
+// result is what was seen and used since first; what was used before the first record is not counted, and nothing is if
+// there was none.
+func (p *Progress) result(first mark, last time.Time) Result {
+	r := Result{Records: p.Seen.Load(), Counted: p.Counted.Load(), Outputs: p.Outputs.Load(), PeakMiB: PeakMiB()}
+	if first.at.IsZero() {
+		return r
+	}
+	now := markNow(time.Now())
+	r.Seconds, r.CPUS = last.Sub(first.at).Seconds(), (now.cpu - first.cpu).Seconds()
+	r.Objects, r.Bytes = now.objects-first.objects, now.bytes-first.bytes
+	return r
+}
+
+// Allocated is how many objects and bytes this process has allocated on its heap so far.
+func Allocated() (objects, bytes int64) {
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/tiny/allocs:objects"}, {Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(samples)
+	return int64(samples[0].Value.Uint64() + samples[1].Value.Uint64()), int64(samples[2].Value.Uint64())
 }
 
 // CPU is the CPU time of this process so far, user and system.
@@ -145,4 +183,12 @@ func (s *Sum) Await(ctx context.Context, n int64) error {
 		}
 	}
 	return nil
+}
+
+// Parse reads what Write has printed.
+func Parse(line string) (r Result, err error) {
+	if err := json.Unmarshal([]byte(line), &r); err != nil {
+		return r, fmt.Errorf("%q is not a measurement: %w", line, err)
+	}
+	return r, nil
 }

@@ -132,15 +132,15 @@ type reads struct {
 }
 
 // readWhileItRuns begins when every key is in the store, and ends with the job's last record.
-func readWhileItRuns(ctx context.Context, node *millrace.Node, seen *measure.Sum, records int) *reads {
+func readWhileItRuns(ctx context.Context, node *millrace.Node, seen *measure.Sum, s settings) *reads {
 	r := &reads{}
-	if r.err = errors.Join(seen.Await(ctx, int64(records/2)), node.Ready(ctx)); r.err != nil {
+	if r.err = errors.Join(seen.Await(ctx, s.records/2), node.Ready(ctx)); r.err != nil {
 		return r
 	}
-	if r.reader, r.err = newReader(ctx, node, records/2); r.err != nil {
+	if r.reader, r.err = newReader(ctx, node, s.reads); r.err != nil {
 		return r
 	}
-	r.underLoad, r.kept, r.err = r.reader.underLoad(ctx, seen, int64(records))
+	r.underLoad, r.kept, r.err = r.reader.underLoad(ctx, seen, s.records)
 	return r
 }
 

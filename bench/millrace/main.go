@@ -12,29 +12,35 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/bench/measure"
-	"github.com/millrace-io/millrace/bench/work"
 )
 
 type settings struct {
-	brokers, job, app, in, out, state, profile, guarantee string
-	records, threads                                      int
-	commit                                                time.Duration
-	verbose                                               bool
+	brokers, does, app, in, out, state, profile, guarantee, compression, until string
+	records, counted                                                           int64
+	threads, reads                                                             int
+	commit                                                                     time.Duration
+	everyUpdate, leave, verbose                                                bool
 }
 
 func main() {
 	var s settings
 	flag.StringVar(&s.brokers, "brokers", "127.0.0.1:9092", "a broker's host:port")
-	flag.StringVar(&s.job, "job", "", "count, words, pass or gets")
+	flag.StringVar(&s.does, "does", "", "pass, map, count, words or windows")
 	flag.StringVar(&s.app, "app", "", "application id")
 	flag.StringVar(&s.in, "in", "", "input topic")
 	flag.StringVar(&s.out, "out", "", "output topic, which exists")
 	flag.StringVar(&s.state, "state", "", "state directory")
 	flag.StringVar(&s.guarantee, "guarantee", "exactly_once", "exactly_once or at_least_once")
+	flag.StringVar(&s.compression, "compression", "none", "codec of what is produced")
+	flag.StringVar(&s.until, "until", "done", "when it ends: done, running, or stopped (by the end of standard input)")
 	flag.StringVar(&s.profile, "profile", "", "write PROFILE.cpu and PROFILE.heap")
-	flag.IntVar(&s.records, "records", 0, "number of input records")
+	flag.Int64Var(&s.records, "records", 0, "number of input records")
+	flag.Int64Var(&s.counted, "counted", 0, "number of records of the second stage")
 	flag.IntVar(&s.threads, "threads", 2, "stream threads")
+	flag.IntVar(&s.reads, "reads", 0, "how many keys to read from while it runs and after it; 0 reads nothing")
 	flag.DurationVar(&s.commit, "commit", 100*time.Millisecond, "commit interval")
+	flag.BoolVar(&s.everyUpdate, "every-update", false, "emit every update of a count")
+	flag.BoolVar(&s.leave, "leave", true, "leave the group at the end")
 	flag.BoolVar(&s.verbose, "v", false, "log to stderr")
 	flag.Parse()
 	if err := run(context.Background(), s); err != nil {
@@ -44,10 +50,6 @@ func main() {
 }
 
 func run(ctx context.Context, s settings) error {
-	job, err := work.Find(s.job)
-	if err != nil {
-		return err
-	}
 	var progress measure.Progress
 	node, err := newNode(s, &progress)
 	if err != nil {
@@ -57,7 +59,7 @@ func run(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	r, err := measured(ctx, node, &progress, s, job)
+	r, err := measured(ctx, node, &progress, s)
 	if err := errors.Join(err, stop()); err != nil {
 		return err
 	}
@@ -79,13 +81,14 @@ func newNode(s settings, progress *measure.Progress) (*millrace.Node, error) {
 	}
 	return millrace.New(s.app, t, millrace.WithBrokers(s.brokers), millrace.WithStateDir(s.state),
 		millrace.WithThreads(s.threads), millrace.WithCommitInterval(s.commit), millrace.WithLogger(logger),
-		millrace.WithGuarantee(guarantee))
+		millrace.WithGuarantee(guarantee), millrace.WithCompression(s.compression), millrace.WithLeaveGroup(s.leave))
 }
 
 // measured runs the node until the job is done. A node that ends earlier is an error.
-func measured(ctx context.Context, node *millrace.Node, progress *measure.Progress, s settings, job work.Job) (r measure.Result, err error) {
+func measured(ctx context.Context, node *millrace.Node, progress *measure.Progress, s settings) (r measure.Result, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	restores := watchRestores(ctx, node)
 	began := time.Now()
 	ended := make(chan error, 1)
 	go func() {
@@ -99,22 +102,55 @@ func measured(ctx context.Context, node *millrace.Node, progress *measure.Progre
 	go func() {
 		if node.Ready(ctx) == nil {
 			ready <- time.Since(began)
+			fmt.Println("RUNNING")
 		}
 		close(ready)
 	}()
 	read := make(chan *reads, 1)
-	if job.Reads {
-		go func() { read <- readWhileItRuns(ctx, node, &progress.Seen, s.records) }()
+	if s.reads > 0 {
+		go func() { read <- readWhileItRuns(ctx, node, &progress.Seen, s) }()
 	}
-	if r, err = progress.Watch(ctx, int64(s.records), int64(job.Counted(s.records))); err != nil {
-		return r, context.Cause(ctx)
+	running, r, err := s.wait(ctx, ready, progress)
+	if err != nil {
+		return r, errors.Join(err, context.Cause(ctx))
 	}
-	r.ToRunningS = (<-ready).Seconds()
+	r.ToRunningS, r.RestoreS = running.Seconds(), restores()
 	r.BlockedS = node.Blocked().Seconds() / float64(s.threads)
-	if job.Reads {
+	if s.reads > 0 {
 		err = (<-read).finish(ctx, &r)
 	}
 	patient, done := context.WithTimeout(ctx, 30*time.Second)
 	defer done()
 	return r, errors.Join(err, node.Shutdown(patient), <-ended)
+}
+
+// wait waits for what ends the measurement, and for RUNNING.
+func (s settings) wait(ctx context.Context, ready <-chan time.Duration, progress *measure.Progress) (running time.Duration, r measure.Result, err error) {
+	var stop chan struct{}
+	switch s.until {
+	case "done":
+	case "running":
+		stop = make(chan struct{})
+		running = <-ready
+		close(stop)
+	case "stopped":
+		stop = make(chan struct{})
+		go func() {
+			for b := make([]byte, 64); ; {
+				if _, err := os.Stdin.Read(b); err != nil {
+					close(stop)
+					return
+				}
+			}
+		}()
+	default:
+		return 0, r, fmt.Errorf("until is not %q: it is done, running or stopped", s.until)
+	}
+	if r, err = progress.Watch(ctx, s.records, s.counted, stop); err != nil {
+		return 0, r, err
+	}
+	if running == 0 {
+		running = <-ready
+	}
+	return running, r, nil
 }

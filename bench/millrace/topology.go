@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/bench/work"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/record/codec"
 	"github.com/millrace-io/millrace/topology"
@@ -14,27 +15,56 @@ func build(s settings, p *measure.Progress) (*topology.Topology, error) {
 	b := topology.NewBuilder()
 	in := topology.NewTopic(s.in, codec.String, codec.String)
 	input := meter(topology.From(b, in), "seen", &p.Seen)
-	switch s.job {
+	switch s.does {
 	case "pass":
-		out := topology.NewTopic(s.out, codec.String, codec.String)
-		capitals := topology.MapValues(input, strings.ToUpper)
-		topology.To(meter(capitals, "outputs", &p.Outputs), out)
-	case "count", "gets":
-		count(input, s.out, p)
+		texts(topology.MapValues(input, strings.ToUpper), s.out, p)
+	case "map":
+		texts(topology.Map(topology.Filter(input, keep), shorten), s.out, p)
+	case "count":
+		count(input, s, p)
+	case "windows":
+		windows(input, s, p)
 	case "words":
 		words := topology.Through(topology.FlatMap(input, split), topology.NewRepartition("words", codec.String, codec.String))
-		count(meter(words, "counted", &p.Counted), s.out, p)
+		count(meter(words, "counted", &p.Counted), s, p)
 	default:
-		return nil, fmt.Errorf("there is no job %q", s.job)
+		return nil, fmt.Errorf("there is no job %q", s.does)
 	}
 	return b.Build()
 }
 
-var counts = topology.NewKeyValueStore("counts", codec.String, codec.Int64)
+func texts(changed topology.Stream[string, string], out string, p *measure.Progress) {
+	topology.To(meter(changed, "outputs", &p.Outputs), topology.NewTopic(out, codec.String, codec.String))
+}
 
-func count(s topology.Stream[string, string], out string, p *measure.Progress) {
-	changed := topology.Count(s, counts)
-	topology.To(meter(changed, "outputs", &p.Outputs), topology.NewTopic(out, codec.String, codec.Int64))
+func keep(r record.Record[string, string]) bool { return r.Key[len(r.Key)-1]%2 == 0 }
+
+func shorten(r record.Record[string, string]) (record.Record[string, string], error) {
+	r.Value = r.Value[:work.Kept]
+	return r, nil
+}
+
+var (
+	counts   = topology.NewKeyValueStore("counts", codec.String, codec.Int64)
+	windowed = topology.NewWindowStore("counts", codec.String, codec.Int64, work.WindowSize, 2*work.WindowSize)
+)
+
+func (s settings) emission() (opts []topology.AggregateOption) {
+	if s.everyUpdate {
+		opts = append(opts, topology.EveryUpdate())
+	}
+	return opts
+}
+
+func count(in topology.Stream[string, string], s settings, p *measure.Progress) {
+	changed := topology.Count(in, counts, s.emission()...)
+	topology.To(meter(changed, "outputs", &p.Outputs), topology.NewTopic(s.out, codec.String, codec.Int64))
+}
+
+func windows(in topology.Stream[string, string], s settings, p *measure.Progress) {
+	changed := topology.CountWindows(in, topology.TumblingWindows(work.WindowSize), windowed, s.emission()...)
+	out := topology.NewTopic(s.out, codec.TimeWindowed(codec.String, work.WindowSize), codec.Int64)
+	topology.To(meter(changed, "outputs", &p.Outputs), out)
 }
 
 func split(r record.Record[string, string], emit func(record.Record[string, string]) error) error {

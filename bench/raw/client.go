@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-
-	"github.com/millrace-io/millrace/bench/work"
 )
 
 // Client is a cluster of one broker.
@@ -48,20 +46,35 @@ func (c *Client) connect() (*sarama.Broker, error) {
 	return b, nil
 }
 
-// Create makes a topic with the benchmark's number of partitions and waits until each has a leader.
-func (c *Client) Create(topic string) error {
-	detail := &sarama.TopicDetail{NumPartitions: work.Partitions, ReplicationFactor: 1}
-	if err := c.admin.CreateTopic(topic, detail, false); err != nil && !errors.Is(err, sarama.ErrTopicAlreadyExists) {
-		return fmt.Errorf("topic %s: %w", topic, err)
-	}
-	var err error
-	for range 200 {
-		if _, err = c.Ends(topic); err == nil {
+// patiently tries until it works, for 15 seconds at most: what is made or deleted takes a moment to be known.
+func patiently(try func() error) (err error) {
+	for range 300 {
+		if err = try(); err == nil {
 			return nil
 		}
-		time.Sleep(25 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
 	}
-	return fmt.Errorf("topic %s has no leaders: %w", topic, err)
+	return err
+}
+
+// Create makes a topic and waits until each of its partitions has a leader. A topic of that name that is being deleted is
+// waited for; one that stays is kept.
+func (c *Client) Create(topic string, partitions int32) error {
+	detail := &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}
+	err := patiently(func() error {
+		err := c.admin.CreateTopic(topic, detail, false)
+		if errors.Is(err, sarama.ErrTopicAlreadyExists) {
+			_, err = c.Ends(topic)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("topic %s: %w", topic, err)
+	}
+	if err := patiently(func() error { _, err := c.Ends(topic); return err }); err != nil {
+		return fmt.Errorf("topic %s has no leaders: %w", topic, err)
+	}
+	return nil
 }
 
 // DeletePrefix deletes every topic whose name begins with prefix.
@@ -71,8 +84,11 @@ func (c *Client) DeletePrefix(prefix string) error {
 		return err
 	}
 	for topic := range topics {
-		if strings.HasPrefix(topic, prefix) {
-			err = errors.Join(err, c.admin.DeleteTopic(topic))
+		if !strings.HasPrefix(topic, prefix) {
+			continue
+		}
+		if gone := c.admin.DeleteTopic(topic); !errors.Is(gone, sarama.ErrUnknownTopicOrPartition) {
+			err = errors.Join(err, gone)
 		}
 	}
 	return err
@@ -85,15 +101,19 @@ func (c *Client) Ends(topic string) ([]int64, error) {
 		return nil, err
 	}
 	defer b.Close()
+	n, err := partitions(b, topic)
+	if err != nil {
+		return nil, err
+	}
 	request := &sarama.OffsetRequest{Version: 1}
-	for p := range int32(work.Partitions) {
+	for p := range n {
 		request.AddBlock(topic, p, sarama.OffsetNewest, 1)
 	}
 	response, err := b.GetAvailableOffsets(request)
 	if err != nil {
 		return nil, err
 	}
-	ends := make([]int64, work.Partitions)
+	ends := make([]int64, n)
 	for p := range ends {
 		block := response.GetBlock(topic, int32(p))
 		if block == nil {
@@ -105,4 +125,34 @@ func (c *Client) Ends(topic string) ([]int64, error) {
 		ends[p] = block.Offset
 	}
 	return ends, nil
+}
+
+// partitions is the number of a topic's partitions.
+func partitions(b *sarama.Broker, topic string) (int32, error) {
+	response, err := b.GetMetadata(sarama.NewMetadataRequest(config().Version, []string{topic}))
+	if err != nil {
+		return 0, err
+	}
+	for _, t := range response.Topics {
+		if t.Name == topic && t.Err == sarama.ErrNoError && len(t.Partitions) > 0 {
+			return int32(len(t.Partitions)), nil
+		}
+	}
+	return 0, sarama.ErrUnknownTopicOrPartition
+}
+
+// Committed is how many records of a topic a group has committed: the sum of its offsets, 0 for partitions without one.
+func (c *Client) Committed(group, topic string, partitions int32) (total int64, err error) {
+	var all []int32
+	for p := range partitions {
+		all = append(all, p)
+	}
+	response, err := c.admin.ListConsumerGroupOffsets(group, map[string][]int32{topic: all})
+	if err != nil {
+		return 0, err
+	}
+	for _, block := range response.Blocks[topic] {
+		total += max(0, block.Offset)
+	}
+	return total, nil
 }

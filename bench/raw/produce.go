@@ -14,112 +14,174 @@ import (
 const (
 	batchRecords = 1000
 	batchBytes   = 900 << 10
+	requestBytes = 4 << 20
 	inFlight     = 5
 )
 
-// producer is an idempotent producer to one topic on one connection, with up to five requests in flight. It belongs to
-// one goroutine; only answers come in on another.
+// producer is an idempotent producer on one connection, with up to five requests in flight. It belongs to one goroutine;
+// only answers come in on another. With a transaction it also is transactional.
 type producer struct {
-	conn     *sarama.Broker
-	topic    string
-	id       int64
-	epoch    int16
-	open     [work.Partitions]batch
-	sequence [work.Partitions]int32
-	// answers holds one place per request in flight: send fills it before, the answer's error replaces it after.
+	conn        *sarama.Broker
+	client      *Client
+	id          int64
+	epoch       int16
+	codec       sarama.CompressionCodec
+	transaction *transaction
+	outlets     []*outlet
+	// answers holds one place per request in flight.
 	answers chan error
 	waiting int
+}
+
+// outlet is a topic that a producer writes to. It is made before the first record is added.
+type outlet struct {
+	p        *producer
+	topic    string
+	open     []batch
+	sequence []int32
 }
 
 // batch is what was added for a partition and not sent. Its records are used again for every batch: sarama has encoded
 // them when AsyncProduce returns.
 type batch struct {
-	records []sarama.Record
-	refs    []*sarama.Record
+	records []*sarama.Record
+	n       int
 	bytes   int
+	// first and last are timestamps in milliseconds, of the first record and the latest.
+	first, last int64
 }
 
-func (c *Client) producer(topic string) (*producer, error) {
+var codecs = map[string]sarama.CompressionCodec{
+	"": sarama.CompressionNone, "none": sarama.CompressionNone, "gzip": sarama.CompressionGZIP,
+	"snappy": sarama.CompressionSnappy, "lz4": sarama.CompressionLZ4, "zstd": sarama.CompressionZSTD,
+}
+
+// producer connects one. An empty transactional id is none; group is whose offsets its transactions commit.
+func (c *Client) producer(compression, transactional, group string) (*producer, error) {
+	codec, ok := codecs[compression]
+	if !ok {
+		return nil, fmt.Errorf("there is no compression %q", compression)
+	}
 	conn, err := c.connect()
 	if err != nil {
 		return nil, err
 	}
-	r, err := producerID(conn)
-	if err != nil {
-		return nil, fmt.Errorf("no producer id: %w", err)
+	p := &producer{conn: conn, client: c, codec: codec, answers: make(chan error, inFlight)}
+	request := &sarama.InitProducerIDRequest{Version: 3, ProducerID: -1, ProducerEpoch: -1, TransactionTimeout: time.Minute}
+	if transactional != "" {
+		request.TransactionalID = &transactional
+		err = p.transactional(transactional, group)
 	}
-	p := &producer{conn: conn, topic: topic, id: r.ProducerID, epoch: r.ProducerEpoch, answers: make(chan error, inFlight)}
-	for i := range p.open {
-		b := &p.open[i]
-		b.records, b.refs = make([]sarama.Record, batchRecords), make([]*sarama.Record, 0, batchRecords)
-		for j := range b.records {
-			b.records[j].OffsetDelta = int64(j)
-		}
+	if err == nil {
+		err = p.identify(request)
+	}
+	if err != nil {
+		p.close()
+		return nil, fmt.Errorf("no producer id: %w", err)
 	}
 	return p, nil
 }
 
-// producerID asks for an id; a broker that has just started needs a while before it has one.
-func producerID(conn *sarama.Broker) (r *sarama.InitProducerIDResponse, err error) {
-	request := &sarama.InitProducerIDRequest{Version: 3, ProducerID: -1, ProducerEpoch: -1, TransactionTimeout: time.Minute}
-	for range 200 {
-		if r, err = conn.InitProducerID(request); err != nil {
-			return nil, err
+// identify asks for an id; a broker that has just started needs a while before it has one.
+func (p *producer) identify(request *sarama.InitProducerIDRequest) error {
+	return patiently(func() error {
+		r, err := p.conn.InitProducerID(request)
+		if err != nil {
+			return err
 		}
-		if r.Err == sarama.ErrNoError {
-			return r, nil
+		if r.Err != sarama.ErrNoError {
+			return r.Err
 		}
-		time.Sleep(25 * time.Millisecond)
-	}
-	return nil, r.Err
+		p.id, p.epoch = r.ProducerID, r.ProducerEpoch
+		return nil
+	})
 }
 
-// add takes a record; key and value must stay as they are until the next flush.
-func (p *producer) add(partition int32, key, value []byte) error {
-	b := &p.open[partition]
-	r := &b.records[len(b.refs)]
-	r.Key, r.Value = key, value
-	b.refs = append(b.refs, r)
+// to adds a topic, which exists.
+func (p *producer) to(topic string) (*outlet, error) {
+	n, err := partitions(p.conn, topic)
+	if err != nil {
+		return nil, fmt.Errorf("topic %s: %w", topic, err)
+	}
+	o := &outlet{p: p, topic: topic, open: make([]batch, n), sequence: make([]int32, n)}
+	p.outlets = append(p.outlets, o)
+	return o, nil
+}
+
+// add takes a record; key and value must stay as they are until the next push. timestamp is in milliseconds.
+func (o *outlet) add(partition int32, key, value []byte, timestamp int64) error {
+	b := &o.open[partition]
+	if b.n == len(b.records) {
+		b.records = append(b.records, &sarama.Record{OffsetDelta: int64(b.n)})
+	}
+	if b.n == 0 {
+		b.first, b.last = timestamp, timestamp
+	}
+	r := b.records[b.n]
+	r.Key, r.Value, r.TimestampDelta = key, value, time.Duration(timestamp-b.first)*time.Millisecond
+	b.n++
 	b.bytes += len(key) + len(value) + 16
-	if len(b.refs) == batchRecords || b.bytes > batchBytes {
-		return p.send(partition)
+	b.last = max(b.last, timestamp)
+	if b.n == batchRecords || b.bytes > batchBytes {
+		return o.p.send([]slot{{o, partition}})
 	}
 	return nil
 }
 
-func (p *producer) send(partition int32) error {
-	b := &p.open[partition]
-	if len(b.refs) == 0 {
-		return nil
+// slot is a partition of a topic that a producer writes to.
+type slot struct {
+	*outlet
+	partition int32
+}
+
+// send sends the open batches of some partitions in one request.
+func (p *producer) send(slots []slot) error {
+	if p.transaction != nil {
+		if err := p.transaction.add(slots); err != nil {
+			return err
+		}
 	}
 	if p.waiting == inFlight {
 		if err := p.await(); err != nil {
 			return err
 		}
 	}
-	now := time.Now()
 	request := &sarama.ProduceRequest{Version: 7, RequiredAcks: sarama.WaitForAll, Timeout: 30_000}
-	request.AddBatch(p.topic, partition, &sarama.RecordBatch{
-		Version: 2, FirstTimestamp: now, MaxTimestamp: now, LastOffsetDelta: int32(len(b.refs) - 1), Records: b.refs,
-		ProducerID: p.id, ProducerEpoch: p.epoch, FirstSequence: p.sequence[partition],
-	})
-	p.sequence[partition] += int32(len(b.refs))
+	if p.transaction != nil {
+		request.TransactionalID = &p.transaction.name
+	}
+	for _, s := range slots {
+		request.AddBatch(s.topic, s.partition, s.take())
+	}
 	p.waiting++
-	err := p.conn.AsyncProduce(request, func(r *sarama.ProduceResponse, err error) { p.answers <- p.outcome(partition, r, err) })
-	b.refs, b.bytes = b.refs[:0], 0
-	return err
+	return p.conn.AsyncProduce(request, func(r *sarama.ProduceResponse, err error) { p.answers <- outcome(slots, r, err) })
 }
 
-func (p *producer) outcome(partition int32, r *sarama.ProduceResponse, err error) error {
+// take makes a batch of what is open for a partition, and begins the next.
+func (s slot) take() *sarama.RecordBatch {
+	b, p := &s.open[s.partition], s.p
+	taken := &sarama.RecordBatch{
+		Version: 2, FirstTimestamp: time.UnixMilli(b.first), MaxTimestamp: time.UnixMilli(b.last), LastOffsetDelta: int32(b.n - 1),
+		Records: b.records[:b.n], ProducerID: p.id, ProducerEpoch: p.epoch, FirstSequence: s.sequence[s.partition],
+		IsTransactional: p.transaction != nil, Codec: p.codec, CompressionLevel: sarama.CompressionLevelDefault,
+	}
+	s.sequence[s.partition] += int32(b.n)
+	b.n, b.bytes = 0, 0
+	return taken
+}
+
+func outcome(slots []slot, r *sarama.ProduceResponse, err error) error {
 	if err != nil {
 		return err
 	}
-	block := r.GetBlock(p.topic, partition)
-	switch {
-	case block == nil:
-		return errors.New("a produce answer without its partition")
-	case block.Err != sarama.ErrNoError && block.Err != sarama.ErrDuplicateSequenceNumber:
-		return fmt.Errorf("produce to %s-%d: %w", p.topic, partition, block.Err)
+	for _, s := range slots {
+		block := r.GetBlock(s.topic, s.partition)
+		switch {
+		case block == nil:
+			return errors.New("a produce answer without its partition")
+		case block.Err != sarama.ErrNoError && block.Err != sarama.ErrDuplicateSequenceNumber:
+			return fmt.Errorf("produce to %s-%d: %w", s.topic, s.partition, block.Err)
+		}
 	}
 	return nil
 }
@@ -129,14 +191,28 @@ func (p *producer) await() error {
 	return <-p.answers
 }
 
-// push sends what is open; flush also waits until all of it is acknowledged.
+// push sends what is open, as many partitions in a request as fit; flush also waits until all of it is acknowledged.
 func (p *producer) push() error {
-	for partition := range p.open {
-		if err := p.send(int32(partition)); err != nil {
-			return err
+	var slots []slot
+	size := 0
+	for _, o := range p.outlets {
+		for partition := range o.open {
+			if o.open[partition].n == 0 {
+				continue
+			}
+			if size += o.open[partition].bytes; size > requestBytes && len(slots) > 0 {
+				if err := p.send(slots); err != nil {
+					return err
+				}
+				slots, size = nil, o.open[partition].bytes
+			}
+			slots = append(slots, slot{o, int32(partition)})
 		}
 	}
-	return nil
+	if len(slots) == 0 {
+		return nil
+	}
+	return p.send(slots)
 }
 
 func (p *producer) flush() error {
@@ -147,20 +223,29 @@ func (p *producer) flush() error {
 	return err
 }
 
-func (p *producer) close() { p.conn.Close() }
+func (p *producer) close() {
+	p.conn.Close()
+	if p.transaction != nil {
+		p.transaction.conn.Close()
+	}
+}
 
-// Fill creates a topic and writes the messages that input hands out.
-func (c *Client) Fill(topic string, n int, input func(n int, each func(work.Message) error) error) error {
-	if err := c.Create(topic); err != nil {
+// Fill creates an input's topic and writes n records to it. A topic that is there has to be empty.
+func (c *Client) Fill(in work.Input, n int) error {
+	if err := c.Create(in.Topic, in.Partitions); err != nil {
 		return err
 	}
-	p, err := c.producer(topic)
+	p, err := c.producer(in.Compression, "", "")
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	err = input(n, func(m work.Message) error {
-		return p.add(m.Partition, bytes.Clone(m.Key), bytes.Clone(m.Value)) // a nil key stays nil
+	o, err := p.to(in.Topic)
+	if err != nil {
+		return err
+	}
+	err = in.Messages(n, func(m work.Message) error {
+		return o.add(m.Partition, bytes.Clone(m.Key), bytes.Clone(m.Value), m.Timestamp) // a nil key stays nil
 	})
 	return errors.Join(err, p.flush())
 }

@@ -9,66 +9,57 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/millrace-io/millrace/bench/measure"
-	"github.com/millrace-io/millrace/bench/work"
 )
 
 // words counts in two stages with a topic in between, each on a goroutine of its own. The second stage does not know
 // where its input ends, so it reads until it has counted every word that the first has written.
-func (c *Client) words(ctx context.Context, in, app, out string, p *measure.Progress) error {
-	repartition := app + "-repartition"
-	if err := c.Create(repartition); err != nil {
+func (c *Client) words(ctx context.Context, job Ceiling, p *measure.Progress) error {
+	ends, err := c.Ends(job.In)
+	if err != nil {
+		return err
+	}
+	repartition := job.App + "-repartition"
+	if err := c.Create(repartition, int32(len(ends))); err != nil {
 		return err
 	}
 	counted := p.Counted.New()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	second := make(chan error, 1)
+	done := make(chan error, 1)
 	go func() {
-		err := c.count(ctx, repartition, nil, app, out, counted, p.Outputs.New())
+		second := &stage{c: c, job: job, name: "count", in: repartition, ends: ends, follow: true, seen: counted}
+		err := second.counting(ctx, p.Outputs.New())
 		cancel(err)
-		second <- err
+		done <- err
 	}()
-	if err := c.split(ctx, in, repartition, p.Seen.New()); err != nil {
-		cancel(err)
-		return errors.Join(err, <-second)
-	}
-	ends, err := c.Ends(repartition)
+	first := &stage{c: c, job: job, name: "split", in: job.In, ends: ends, seen: p.Seen.New()}
+	written, err := first.splitting(ctx, repartition)
 	if err == nil {
-		err = p.Counted.Await(ctx, sum(ends))
+		err = p.Counted.Await(ctx, written)
 	}
-	cancel(nil)
-	return errors.Join(err, <-second)
+	cancel(err)
+	return errors.Join(err, <-done)
 }
 
-func sum(offsets []int64) (total int64) {
-	for _, o := range offsets {
-		total += o
+// splitting writes the words of each line to the topic, keyed by themselves, and returns how many there were.
+func (s *stage) splitting(ctx context.Context, to string) (written int64, err error) {
+	if err := s.open(); err != nil {
+		return 0, err
 	}
-	return total
-}
-
-// split writes the words of each line to the topic, keyed by themselves.
-func (c *Client) split(ctx context.Context, in, to string, seen *measure.Counter) error {
-	ends, err := c.Ends(in)
+	defer s.p.close()
+	out, err := s.p.to(to)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	p, err := c.producer(to)
-	if err != nil {
-		return err
-	}
-	defer p.close()
-	seed := maphash.MakeSeed()
-	err = c.fetch(ctx, in, len(ends), ends, func(_ int32, b *sarama.RecordBatch) error {
-		for _, r := range b.Records {
-			for word := range bytes.SplitSeq(r.Value, []byte(" ")) {
-				if err := p.add(int32(maphash.Bytes(seed, word)%work.Partitions), word, word); err != nil {
-					return err
-				}
+	seed, n := maphash.MakeSeed(), uint64(len(s.ends))
+	err = s.run(ctx, func(_ int32, timestamp int64, r *sarama.Record) error {
+		for word := range bytes.SplitSeq(r.Value, []byte(" ")) {
+			written++
+			if err := out.add(int32(maphash.Bytes(seed, word)%n), word, word, timestamp); err != nil {
+				return err
 			}
 		}
-		seen.Add(int64(len(b.Records)))
 		return nil
 	})
-	return errors.Join(err, p.flush())
+	return written, err
 }

@@ -1,85 +1,39 @@
-import com.sun.management.OperatingSystemMXBean;
 import java.io.IOException;
-import java.lang.management.ManagementFactory;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Duration;
-import java.util.Arrays;
 import java.util.Locale;
 import java.util.Properties;
-import java.util.Random;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.atomic.LongAdder;
+import java.util.concurrent.atomic.AtomicLong;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
-import org.apache.kafka.common.serialization.Serdes;
-import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.streams.CloseOptions;
 import org.apache.kafka.streams.KafkaStreams;
-import org.apache.kafka.streams.StoreQueryParameters;
-import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
-import org.apache.kafka.streams.kstream.Consumed;
-import org.apache.kafka.streams.kstream.Grouped;
-import org.apache.kafka.streams.kstream.KStream;
-import org.apache.kafka.streams.kstream.Materialized;
-import org.apache.kafka.streams.kstream.Produced;
-import org.apache.kafka.streams.kstream.Repartitioned;
-import org.apache.kafka.streams.state.KeyValueStore;
-import org.apache.kafka.streams.state.QueryableStoreTypes;
-import org.apache.kafka.streams.state.ReadOnlyKeyValueStore;
+import org.apache.kafka.streams.processor.StateRestoreListener;
 
 /**
- * The benchmark's jobs on Kafka Streams. Settings are system properties: job (count, words, pass, gets), guarantee
- * (at_least_once, exactly_once), brokers, in, out, app,
- * state (a directory), records, counted (what the job's counting stage must have seen), threads, commit (ms).
+ * The benchmark's jobs on Kafka Streams. Settings are system properties: does (the topology), guarantee (at_least_once,
+ * exactly_once), brokers, in, out, app, state (a directory), records, counted (what the job's counting stage must have
+ * seen), threads, commit (ms), cache (bytes), compression, leave (the group, at the end), reads (how many keys), and until:
+ * done (the default), running, or stopped (by the end of standard input).
  *
- * <p>The only addition to a plain program is one counter per stage. A thread of its own samples them every 2 ms, so no
- * record pays for a clock. The last line of the output is the measurement, as JSON.
+ * <p>RUNNING is printed when it is; the last line of the output is the measurement, as JSON.
  */
 public final class Peer {
-  private static final long QUIET = Duration.ofMillis(500).toNanos();
-
-  private final LongAdder seen = new LongAdder();
-  private final LongAdder counted = new LongAdder();
-  private final LongAdder outputs = new LongAdder();
-  private volatile long runningAt;
-  private volatile String result = "";
-  private volatile String reads = "";
+  private final Meter meter = new Meter();
+  private final CountDownLatch running = new CountDownLatch(1);
+  private final AtomicLong runningAt = new AtomicLong();
+  private final AtomicLong restoreBegan = new AtomicLong();
+  private final AtomicLong restoreEnded = new AtomicLong();
 
   public static void main(String[] args) throws Exception {
-    new Peer().run(text("job"));
+    new Peer().run();
   }
 
   private static String text(String name) {
     String value = System.getProperty(name);
     if (value == null) throw new IllegalArgumentException("-D" + name + " is missing");
     return value;
-  }
-
-  private StreamsBuilder topology(String job) {
-    StreamsBuilder builder = new StreamsBuilder();
-    KStream<String, String> input =
-        builder.stream(text("in"), Consumed.with(Serdes.String(), Serdes.String())).peek((k, v) -> seen.increment());
-    switch (job) {
-      case "pass" -> input.mapValues(v -> v.toUpperCase(Locale.ROOT)).peek((k, v) -> outputs.increment())
-          .to(text("out"), Produced.with(Serdes.String(), Serdes.String()));
-      case "count", "gets" -> count(input);
-      case "words" -> count(input
-          .flatMapValues(line -> Arrays.asList(line.split(" ")))
-          .selectKey((k, word) -> word)
-          .repartition(Repartitioned.<String, String>as("words").withKeySerde(Serdes.String()).withValueSerde(Serdes.String()))
-          .peek((k, v) -> counted.increment()));
-      default -> throw new IllegalArgumentException("unknown job " + job);
-    }
-    return builder;
-  }
-
-  private void count(KStream<String, String> input) {
-    input.groupByKey(Grouped.with(Serdes.String(), Serdes.String()))
-        .count(Materialized.<String, Long, KeyValueStore<Bytes, byte[]>>as("counts")
-            .withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()))
-        .toStream()
-        .peek((k, n) -> outputs.increment())
-        .to(text("out"), Produced.with(Serdes.String(), Serdes.Long()));
   }
 
   private static Properties settings() {
@@ -92,120 +46,99 @@ public final class Peer {
     p.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, text("guarantee").equals("exactly_once") ? StreamsConfig.EXACTLY_ONCE_V2 : StreamsConfig.AT_LEAST_ONCE);
     p.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, 1);
     p.put(StreamsConfig.consumerPrefix(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG), "earliest");
+    p.put(StreamsConfig.producerPrefix("compression.type"), System.getProperty("compression", "none"));
+    if (System.getProperty("cache") != null) p.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, Long.getLong("cache"));
     return p;
   }
 
-  private void run(String job) throws Exception {
-    CountDownLatch running = new CountDownLatch(1);
-    KafkaStreams streams = new KafkaStreams(topology(job).build(), settings());
+  private void run() throws Exception {
+    KafkaStreams streams = new KafkaStreams(new Jobs(text("in"), text("out"), meter).topology(text("does")).build(), settings());
     streams.setStateListener((now, before) -> {
       if (now == KafkaStreams.State.RUNNING && running.getCount() > 0) {
-        runningAt = System.nanoTime();
+        runningAt.set(System.nanoTime());
         running.countDown();
+        System.out.println("RUNNING");
       }
     });
+    streams.setGlobalStateRestoreListener(restores());
     long start = System.nanoTime();
     streams.start();
-    Thread watcher = new Thread(() -> measure(start, running), "measure");
-    watcher.start();
-    Thread reader = new Thread(() -> readWhileItRuns(streams, running), "read");
-    if (job.equals("gets")) reader.start();
-    watcher.join();
-    reader.join();
-    if (job.equals("gets")) reads += ",\"at_rest\":" + readAtRest(streams);
-    System.out.println("{" + result + reads + "}");
-    streams.close(Duration.ofSeconds(30));
+    String reads = work(streams);
+    running.await();
+    String result = meter.result();
+    if (Integer.getInteger("reads", 0) > 0) reads += ",\"at_rest\":" + new Reads(streams, Integer.getInteger("reads")).atRest();
+    System.out.printf(Locale.ROOT, "{\"to_running_s\":%.3f,\"restore_s\":%.3f,%s%s}%n",
+        (runningAt.get() - start) / 1e9, (restoreEnded.get() - restoreBegan.get()) / 1e9, result, reads);
+    close(streams);
   }
 
-  /** Waits for the first record, then until all are seen and nothing has moved for half a second. */
-  private void measure(long start, CountDownLatch running) {
-    try {
-      long records = Long.parseLong(text("records"));
-      long needed = Long.parseLong(text("counted"));
-      while (seen.sum() == 0) Thread.sleep(2);
-      long first = System.nanoTime();
-      double cpu = cpu();
-      long last = first;
-      long before = -1;
-      while (true) {
-        long moved = seen.sum() + counted.sum() + outputs.sum();
-        if (moved != before) last = System.nanoTime();
-        else if (seen.sum() >= records && counted.sum() >= needed && System.nanoTime() - last > QUIET) break;
-        before = moved;
-        Thread.sleep(2);
+  /** Waits for what ends the measurement, and reads meanwhile if it is to. */
+  private String work(KafkaStreams streams) throws InterruptedException {
+    long records = Long.parseLong(text("records"));
+    int keys = Integer.getInteger("reads", 0);
+    switch (System.getProperty("until", "done")) {
+      case "running" -> running.await();
+      case "stopped" -> meter.untilStopped(standardInput());
+      default -> {
+        String[] reads = {""};
+        Thread reader = new Thread(() -> reads[0] = readWhileItRuns(streams, keys, records), "read");
+        if (keys > 0) reader.start();
+        meter.untilDone(records, Long.parseLong(text("counted")));
+        reader.join();
+        return reads[0];
       }
-      double used = cpu() - cpu;
-      running.await();
-      result = String.format(Locale.ROOT,
-          "\"to_running_s\":%.3f,\"records\":%d,\"counted\":%d,\"outputs\":%d,\"seconds\":%.3f,\"cpu_s\":%.3f,\"peak_mib\":%d",
-          (runningAt - start) / 1e9, seen.sum(), counted.sum(), outputs.sum(), (last - first) / 1e9, used, peakMiB());
-    } catch (InterruptedException | IOException e) {
-      throw new IllegalStateException(e);
     }
+    return "";
   }
 
-  private static ReadOnlyKeyValueStore<String, Long> store(KafkaStreams streams) {
-    return streams.store(StoreQueryParameters.fromNameAndType("counts", QueryableStoreTypes.keyValueStore()));
-  }
-
-  /** One read every 200 microseconds while the job goes through the keys for the second time; up to a
-   * millisecond that is late is made up for. */
-  private void readWhileItRuns(KafkaStreams streams, CountDownLatch running) {
+  /** Begins when every key is in the store: when half of the records were seen. */
+  private String readWhileItRuns(KafkaStreams streams, int keys, long records) {
     try {
-      long records = Long.parseLong(text("records"));
       running.await();
-      while (seen.sum() < records / 2) Thread.sleep(1);
-      ReadOnlyKeyValueStore<String, Long> store = store(streams);
-      Random random = new Random(42);
-      long[] calls = new long[4_000_000];
-      int n = 0;
-      for (long next = System.nanoTime(); seen.sum() < records && n < calls.length; next += 200_000) {
-        long early = next - System.nanoTime();
-        if (early > 0) Thread.sleep(0, (int) early);
-        if (early < -1_000_000) next = System.nanoTime();
-        calls[n++] = read(store, random, (int) (records / 2), false);
-      }
-      reads = ",\"under_load\":" + summary(calls, n);
+      while (meter.seen.sum() < records / 2) Thread.sleep(1);
+      return ",\"under_load\":" + new Reads(streams, keys).underLoad(meter, records);
     } catch (InterruptedException e) {
       throw new IllegalStateException(e);
     }
   }
 
-  private String readAtRest(KafkaStreams streams) {
-    ReadOnlyKeyValueStore<String, Long> store = store(streams);
-    Random random = new Random(42);
-    int keys = (int) (Long.parseLong(text("records")) / 2);
-    long[] calls = new long[4_000_000];
-    int n = 0;
-    for (long began = System.nanoTime(); System.nanoTime() - began < 3_000_000_000L && n < calls.length; ) {
-      calls[n++] = read(store, random, keys, true);
+  private static CountDownLatch standardInput() {
+    CountDownLatch ended = new CountDownLatch(1);
+    Thread waiting = new Thread(() -> {
+      try {
+        while (System.in.read() >= 0) { }
+      } catch (IOException e) {
+        System.err.println(e);
+      }
+      ended.countDown();
+    }, "stop");
+    waiting.setDaemon(true);
+    waiting.start();
+    return ended;
+  }
+
+  private StateRestoreListener restores() {
+    return new StateRestoreListener() {
+      @Override
+      public void onRestoreStart(TopicPartition partition, String store, long from, long to) {
+        restoreBegan.compareAndSet(0, System.nanoTime());
+      }
+
+      @Override
+      public void onBatchRestored(TopicPartition partition, String store, long end, long records) { }
+
+      @Override
+      public void onRestoreEnd(TopicPartition partition, String store, long total) {
+        restoreEnded.set(System.nanoTime());
+      }
+    };
+  }
+
+  private static void close(KafkaStreams streams) {
+    if (Boolean.getBoolean("leave")) {
+      streams.close(CloseOptions.groupMembershipOperation(CloseOptions.GroupMembershipOperation.LEAVE_GROUP).withTimeout(Duration.ofSeconds(30)));
+    } else {
+      streams.close(Duration.ofSeconds(30));
     }
-    return summary(calls, n);
-  }
-
-  private static long read(ReadOnlyKeyValueStore<String, Long> store, Random random, int keys, boolean there) {
-    String key = "word" + random.nextInt(keys);
-    long began = System.nanoTime();
-    Long value = store.get(key);
-    long took = System.nanoTime() - began;
-    if (there && value == null) throw new IllegalStateException(key + " is not in the store");
-    return took;
-  }
-
-  private static String summary(long[] calls, int n) {
-    Arrays.sort(calls, 0, n);
-    return String.format(Locale.ROOT, "{\"calls\":%d,\"p50_us\":%.1f,\"p99_us\":%.1f,\"p999_us\":%.1f,\"max_us\":%.1f}",
-        n, calls[n / 2] / 1e3, calls[(int) (n * 0.99)] / 1e3, calls[(int) (n * 0.999)] / 1e3, calls[n - 1] / 1e3);
-  }
-
-  private static double cpu() {
-    return ((OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean()).getProcessCpuTime() / 1e9;
-  }
-
-  private static long peakMiB() throws IOException {
-    for (String line : Files.readAllLines(Path.of("/proc/self/status"))) {
-      if (line.startsWith("VmHWM:")) return Long.parseLong(line.replaceAll("\\D", "")) / 1024;
-    }
-    return 0;
   }
 }
