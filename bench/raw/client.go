@@ -141,13 +141,17 @@ func partitions(b *sarama.Broker, topic string) (int32, error) {
 	return 0, sarama.ErrUnknownTopicOrPartition
 }
 
-// Committed is how many records of a topic a group has committed: the sum of its offsets, 0 for partitions without one.
+// Committed is how many records of a topic a group has committed: the sum of its offsets, 0 for partitions without one, and
+// for a group that there is not.
 func (c *Client) Committed(group, topic string, partitions int32) (total int64, err error) {
 	var all []int32
 	for p := range partitions {
 		all = append(all, p)
 	}
 	response, err := c.admin.ListConsumerGroupOffsets(group, map[string][]int32{topic: all})
+	if errors.Is(err, sarama.ErrGroupIDNotFound) {
+		return 0, nil
+	}
 	if err != nil {
 		return 0, err
 	}
