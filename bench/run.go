@@ -65,7 +65,7 @@ func (b *bench) onBroker(ctx context.Context, cells []cell) (err error) {
 
 // choose returns the cells that the flags ask for, in the order in which they run, and the systems that some of them need.
 // It interleaves: within a repetition every system runs once per job, so that a slow minute of the machine or of the broker
-// falls on all of them.
+// falls on all of them; and another one begins in each repetition, because the first finds the broker as the fill has left it.
 func (b *bench) choose() (cells []cell, needed []system, err error) {
 	jobs, err := b.variants()
 	if err != nil {
@@ -80,7 +80,8 @@ func (b *bench) choose() (cells []cell, needed []system, err error) {
 	}
 	for repetition := range b.repetitions {
 		for _, j := range jobs {
-			for _, s := range needed {
+			for i := range needed {
+				s := needed[(i+repetition)%len(needed)]
 				if s.does(j) && (repetition == 0 || j.Course != work.Reads) {
 					cells = append(cells, cell{j, s, repetition + 1})
 				}

@@ -84,6 +84,13 @@ func times(x float64) string {
 	return fmt.Sprintf("%.2f×", x)
 }
 
+func percent(x float64) string {
+	if x == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.0f", 100*x)
+}
+
 func (r *report) costs() *table {
 	t := &table{title: "Cost of a record", head: []string{"job", "system", "k/s", "CPU-s per million", "peak MiB", "allocations per record", "bytes per record",
 		"output records", "peer's CPU / its CPU", "its rate / peer's rate", "% of the ceiling's CPU", "% stood still"}}
@@ -92,7 +99,7 @@ func (r *report) costs() *table {
 			r.show(j, s, 0, func(r row) float64 { return float64(r.PeakMiB) }), r.show(j, s, 3, func(r row) float64 { return r.Objects }),
 			r.show(j, s, 0, func(r row) float64 { return r.Bytes }), r.show(j, s, 0, func(r row) float64 { return float64(r.Outputs) }),
 			times(r.quotient(j.Key(), peer, s, cpuPerMillion)), times(r.quotient(j.Key(), s, peer, rate)),
-			fmt.Sprintf("%.0f", 100*r.quotient(j.Key(), ceiling, s, cpuPerMillion)), r.show(j, s, 1, func(r row) float64 { return r.Blocked }))
+			percent(r.quotient(j.Key(), ceiling, s, cpuPerMillion)), r.show(j, s, 1, func(r row) float64 { return r.Blocked }))
 	})
 	return t
 }
