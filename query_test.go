@@ -273,7 +273,7 @@ func TestTwoNodesShareAndTakeOver(t *testing.T) {
 }
 
 // await looks again at each state change and every few milliseconds, since ownership may change without one.
-func await(ctx context.Context, t *testing.T, ok func() bool, now func() string) {
+func await(ctx context.Context, t testing.TB, ok func() bool, now func() string) {
 	t.Helper()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()

@@ -433,4 +433,53 @@ func TestFullDiskFailsTheStateAndNothingElse(t *testing.T) {
 	closeDir(t, d)
 }
 
+// An engine that dies while it is opened says so, and parks its goroutine as it does elsewhere. What is behind it opens in
+// another directory as soon as that can be.
+func TestOpenEndsWhenTheEngineDiesInIt(t *testing.T) {
+	if !inOwnProcess(t) {
+		return
+	}
+	for name, cause := range map[string]error{"full": syscall.ENOSPC, "broken": syscall.EIO} {
+		toggle := &errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpFileWrite && strings.Contains(op.Path, "MANIFEST") {
+				return &fs.PathError{Op: "write", Path: op.Path, Err: cause}
+			}
+			return nil
+		})}
+		d := openDir(t, errorfs.Wrap(vfs.NewMem(), toggle))
+		toggle.On()
+		for range 3 {
+			_, _, err := d.OpenTask(testSpec())
+			var ee *EngineError
+			if !errors.As(err, &ee) || !ee.Dead || !errors.Is(err, cause) || errors.Is(err, ErrDiskFull) != (name == "full") {
+				t.Fatal(name, err)
+			}
+		}
+		toggle.Off()
+		s, _ := openTask(t, d, testSpec())
+		apply(t, s, &Unit{Writes: writes(0, "a", "1"), Changelog: []StoreOffset{{0, 1}}})
+		if v, _, ok, err := s.Get(0, []byte("a")); string(v) != "1" || !ok || err != nil {
+			t.Error(name, v, ok, err)
+		}
+		closeDir(t, d)
+	}
+}
+
+// A disk without room for an empty database is found out before there is an engine that could die.
+func TestFullDiskLeavesNoDeadEngines(t *testing.T) {
+	toggle := fullDisk()
+	d := openDir(t, errorfs.Wrap(vfs.NewMem(), toggle))
+	toggle.On()
+	for range 5 {
+		if _, _, err := d.OpenTask(testSpec()); !errors.Is(err, ErrDiskFull) || isDead(err) {
+			t.Fatal(err)
+		}
+	}
+	toggle.Off()
+	if s, report := openTask(t, d, testSpec()); report.Reason != Fresh || !strings.HasSuffix(s.Dir(), "/1") {
+		t.Error(report)
+	}
+	closeDir(t, d)
+}
+
 func onlyErr(_ []byte, _ int64, _ bool, err error) error { return err }

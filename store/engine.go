@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // engineFormat pins the engine's own format. Its default is the oldest one; a newer one than this cannot be read by an
@@ -47,14 +48,39 @@ func openEngine(d *Directory, dir string, memTableBytes uint64) (*engine, error)
 		return nil, lockError(dir, err)
 	}
 	e.lock = lock
-	err = caught("open", func() (err error) {
-		e.db, err = pebble.Open(dir, e.options(d, memTableBytes))
-		return err
-	})
+	if err = d.roomIn(dir); err == nil {
+		err = e.await("open", func() (err error) {
+			e.db, err = pebble.Open(dir, e.options(d, memTableBytes))
+			return err
+		})
+	}
+	if dead := e.dead(); dead != nil {
+		// It has ended inside of Open, and its goroutine is parked there: like any engine that dies, it keeps its lock.
+		d.lose()
+		return nil, dead
+	}
 	if err != nil {
-		return nil, errors.Join(&EngineError{Op: "open", Dir: dir, Cause: err}, lock.Close())
+		return nil, errors.Join(e.failure("open", err), lock.Close())
 	}
 	return e, nil
+}
+
+// roomBytes is more than the files of an empty database take.
+const roomBytes = 64 << 10
+
+// roomIn finds out that a disk is full before the engine does. An engine that cannot write its manifest is dead, and is never
+// closed, so that trying again and again until there is space would leave one behind each time.
+func (d *Directory) roomIn(dir string) error {
+	name := d.opts.FS.PathJoin(dir, "room")
+	f, err := d.opts.FS.Create(name, vfs.WriteCategoryUnspecified)
+	if err == nil {
+		_, err = f.Write(make([]byte, roomBytes))
+		err = errors.Join(err, f.Close(), d.opts.FS.Remove(name))
+	}
+	if diskFull(err) {
+		return err
+	}
+	return nil // whatever else is wrong, the engine says it better
 }
 
 func (e *engine) options(d *Directory, memTableBytes uint64) *pebble.Options {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,16 +33,22 @@ func TestMain(m *testing.M) {
 }
 
 // inOwnProcess reports whether the test should go on here; else it has run in a process of its own.
-func inOwnProcess(t *testing.T) bool {
+func inOwnProcess(t *testing.T) bool { return ownProcess(t, time.Minute) }
+
+// ownProcess is inOwnProcess with the time that the test may take. What the test logs is logged.
+func ownProcess(t *testing.T, limit time.Duration) bool {
 	t.Helper()
 	if os.Getenv(abandons) != "" {
 		return true
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=60s", "-test.v")
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout="+limit.String(), "-test.v", "-test.short="+strconv.FormatBool(testing.Short()))
 	cmd.Env = append(os.Environ(), abandons+"=1")
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Fatalf("%v\n%s", err, out)
+	}
+	if testing.Verbose() {
+		t.Logf("%s", out)
 	}
 	return false
 }

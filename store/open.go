@@ -178,6 +178,8 @@ func (t *TaskState) openAt(report *OpenReport) error {
 		return &asideError{Abandoned, err}
 	case errors.Is(err, ErrDiskFull):
 		return err
+	case isDead(err):
+		return &asideError{Abandoned, err}
 	case err != nil:
 		return &asideError{NotOpenable, err}
 	}
@@ -198,6 +200,12 @@ func (t *TaskState) openAt(report *OpenReport) error {
 		t.dir.opts.Logger.Warn("unusable state could not be closed", "dir", e.dir, "error", closeErr)
 	}
 	return err
+}
+
+// isDead says that an engine has failed for good, and keeps its lock.
+func isDead(err error) bool {
+	var e *EngineError
+	return errors.As(err, &e) && e.Dead
 }
 
 // adopt reads what the open database holds, and changes it to what the spec says in one batch. fresh says that it held
