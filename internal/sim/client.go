@@ -150,9 +150,7 @@ func (c *client) check(q query.Question, r *querypb.Reply) {
 		f := err.(*query.Failure)
 		w.say("client %d: %s answers %s", c.id, c.to.name, f.Kind)
 		w.tally.Failures[f.Kind.String()]++
-		if impossible[f.Kind] || f.Kind == query.StoreFailure && w.tally.disk() == 0 {
-			w.fail("%s answers %v, which cannot be", c.to.name, f)
-		}
+		c.failed(f)
 		return
 	}
 	w.tally.Answers++
@@ -162,6 +160,21 @@ func (c *client) check(q query.Question, r *querypb.Reply) {
 		w.fail("%s answers under another lease than the one that was asked", c.to.name)
 	}
 	c.advance(position)
+	c.holds(q, r, position)
+}
+
+// failed: the situation allows it.
+func (c *client) failed(f *query.Failure) {
+	w := c.world
+	flooded := f.Kind == query.Overloaded && w.tally.Fired[kindFlood] > 0
+	if impossible[f.Kind] && !flooded || f.Kind == query.StoreFailure && w.tally.disk() == 0 {
+		w.fail("%s answers %v, which cannot be", c.to.name, f)
+	}
+}
+
+// holds: the answer is right for its position.
+func (c *client) holds(q query.Question, r *querypb.Reply, position int64) {
+	w := c.world
 	switch q := q.(type) {
 	case *querypb.Open:
 		if c.leases[c.to] == nil {

@@ -22,6 +22,8 @@ type disk struct {
 	// way. Pebble's own goroutines write elsewhere and at other times, and must not meet it; they look at it all the same.
 	broken  *fault
 	failing atomic.Pointer[failing]
+	// slow is the fault that the next job of a task's state meets.
+	slow *fault
 }
 
 // failing is a directory in which writes fail, and with what.
@@ -82,6 +84,35 @@ func (d *disk) MaybeError(op errorfs.Op) error {
 		return nil
 	}
 	return f.err
+}
+
+// damage makes every table below a directory unreadable, and says whether there was one. Whichever of them Pebble has left
+// there meanwhile, none is whole.
+func (d *disk) damage(dir string) (hit bool) {
+	names, err := d.mem.List(dir)
+	if err != nil {
+		return false // no task was ever there
+	}
+	for _, name := range names {
+		path := d.mem.PathJoin(dir, name)
+		if info, err := d.mem.Stat(path); err == nil && info.IsDir() {
+			hit = d.damage(path) || hit
+			continue
+		}
+		if !strings.HasSuffix(name, ".sst") {
+			continue
+		}
+		info, err := d.mem.Stat(path)
+		d.must(err)
+		f, err := d.mem.Create(path, vfs.WriteCategoryUnspecified)
+		d.must(err)
+		_, err = f.Write(make([]byte, info.Size()))
+		d.must(err)
+		d.must(f.Sync())
+		d.must(f.Close())
+		hit = true
+	}
+	return hit
 }
 
 // during carries out something that writes to a task's directory, and fails if a fault waits for that.

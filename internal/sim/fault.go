@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/millrace-io/millrace/broker"
@@ -37,6 +38,10 @@ const (
 	kindRace
 	kindUserError
 	kindUserPanic
+	kindDiskSlow
+	kindDamage
+	kindCompacted
+	kindFlood
 )
 
 // kindInfo is a row of the table of faults.
@@ -49,10 +54,10 @@ type kindInfo struct {
 	strike func(w *world, n *node, f *fault)
 }
 
-var kinds [kindUserPanic]kindInfo
+var kinds [kindFlood]kindInfo
 
 func init() {
-	kinds = [kindUserPanic]kindInfo{
+	kinds = [kindFlood]kindInfo{
 		kindLost - 1:       {"request-lost", "a request does not arrive, and nobody says so at once", false, planRequest, nil},
 		kindReplyLost - 1:  {"reply-lost", "a request is carried out, and its answer does not arrive", false, planRequest, nil},
 		kindLate - 1:       {"late-request", "a request is carried out long after its sender has given it up", false, planRequest, nil},
@@ -76,6 +81,10 @@ func init() {
 		kindRace - 1:       {"commit-races-abort", "a commit does not arrive, and the coordinator aborts meanwhile; or it does, and its answer does not", true, planRace, nil},
 		kindUserError - 1:  {"user-error", "user code returns an error", false, planUser, strikeUser},
 		kindUserPanic - 1:  {"user-panic", "user code panics", false, planUser, strikeUser},
+		kindDiskSlow - 1:   {"disk-slow", "a job of a task's state takes 1 to 60 s", false, planSlow, strikeSlow},
+		kindDamage - 1:     {"disk-damaged", "the process ends, and no table of one task's state can be read any more", false, planNothing, strikeDamage},
+		kindCompacted - 1:  {"changelogs-compacted", "changelogs lose what is superseded, and what was aborted", false, planNothing, strikeCompacted},
+		kindFlood - 1:      {"query-flood", "a store gets hundreds of questions at once, more than may wait for it", false, planNothing, strikeFlood},
 	}
 }
 
@@ -93,6 +102,15 @@ func parseKind(name string) (kind, error) {
 		}
 	}
 	return 0, fmt.Errorf("there is no kind of fault called %q", name)
+}
+
+// join is what parseKind reads, one after the other.
+func join(all []kind) string {
+	names := make([]string, len(all))
+	for i, k := range all {
+		names[i] = k.String()
+	}
+	return strings.Join(names, ",")
 }
 
 // Points at which a process may crash: each request, and each job of a task's state.

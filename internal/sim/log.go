@@ -23,7 +23,9 @@ type written struct {
 	// of is the transaction that decides whether the record counts; nil if it counts in any case.
 	of     *openTransaction
 	marker bool
-	by     string
+	// gone says that the log cleaner has taken it; its offset stays.
+	gone bool
+	by   string
 }
 
 // openTransaction is a transaction as one partition sees it: from its first record to its marker.
@@ -183,7 +185,7 @@ func (l *partition) read(from int64, most int, committedOnly bool) broker.Batch 
 	b := broker.Batch{Source: l.tp, From: from, Next: from, HighWatermark: l.end(), LastStable: l.stable(), LeaderEpoch: -1}
 	for b.Next < limit && most > 0 {
 		e := &l.log[b.Next]
-		if !e.marker && (!committedOnly || e.counts()) {
+		if !e.marker && !e.gone && (!committedOnly || e.counts()) {
 			b.Records = append(b.Records, e.raw)
 			b.Bytes += len(e.raw.Key) + len(e.raw.Value) + 24
 		}
@@ -196,7 +198,7 @@ func (l *partition) read(from int64, most int, committedOnly bool) broker.Batch 
 // visible are the records that count, in order.
 func (l *partition) visible() (all []record.Raw) {
 	for i := range l.log[:l.stable()] {
-		if l.log[i].counts() {
+		if l.log[i].counts() && !l.log[i].gone {
 			all = append(all, l.log[i].raw)
 		}
 	}

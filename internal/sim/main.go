@@ -2,12 +2,15 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,7 +23,8 @@ type options struct {
 	processes          int
 	transcript, child  bool
 	play, out          string
-	shrink             bool
+	shrink, stop       bool
+	kinds              []kind
 }
 
 // chunk is how many seeds one child runs. Engines that have died keep their memory for as long as their process lives.
@@ -36,6 +40,17 @@ func main() {
 	flag.StringVar(&o.play, "play", "", "play a scenario file")
 	flag.BoolVar(&o.shrink, "shrink", true, "make a seed that fails smaller and write it to a file")
 	flag.StringVar(&o.out, "out", filepath.Join("internal", "sim", "testdata"), "where such files go")
+	flag.BoolVar(&o.stop, "stop", false, "end at the first violation")
+	flag.Func("kinds", "kinds of faults, with commas between; all if it is not given", func(text string) error {
+		for name := range strings.SplitSeq(text, ",") {
+			k, err := parseKind(name)
+			if err != nil {
+				return err
+			}
+			o.kinds = append(o.kinds, k)
+		}
+		return nil
+	})
 	flag.BoolVar(&o.child, "child", false, "for this command's own use")
 	flag.Parse()
 	os.Exit(o.run(os.Stdout))
@@ -44,14 +59,16 @@ func main() {
 func (o *options) run(out io.Writer) int {
 	switch {
 	case o.child:
-		return runChild(out, o.first, o.seeds)
+		return o.runChild(out)
 	case o.play != "":
 		return o.playFile(out)
 	case o.only != 0:
-		return o.runOne(out, fromSeed(o.only))
+		return o.runOne(out, o.scenario(o.only))
 	}
 	return o.runAll(out)
 }
+
+func (o *options) scenario(seed uint64) *scenario { return fromSeed(seed, o.kinds...) }
 
 func (o *options) playFile(out io.Writer) int {
 	text, err := os.ReadFile(o.play)
@@ -124,10 +141,10 @@ func play(s *scenario, transcript io.Writer) (tally, *violation) {
 }
 
 // runChild runs seeds and prints a line for each violation, and the tally at the end.
-func runChild(out io.Writer, first, seeds uint64) int {
+func (o *options) runChild(out io.Writer) int {
 	all := newTally()
-	for seed := first; seed < first+seeds; seed++ {
-		t, hurt := play(fromSeed(seed), nil)
+	for seed := o.first; seed < o.first+o.seeds && (all.Violations == 0 || !o.stop); seed++ {
+		t, hurt := play(o.scenario(seed), nil)
 		all.add(&t)
 		if hurt != nil {
 			fmt.Fprintf(out, "violation %d %s\n", seed, strings.SplitN(hurt.text, "\n", 2)[0])
@@ -141,21 +158,16 @@ func runChild(out io.Writer, first, seeds uint64) int {
 func (o *options) runAll(out io.Writer) int {
 	began := time.Now()
 	all, bad := newTally(), map[uint64]string{}
-	work := make(chan [2]uint64)
-	part := max(1, min(chunk, o.seeds/uint64(max(o.processes, 1))))
-	go func() {
-		for first := o.first; first < o.first+o.seeds; first += part {
-			work <- [2]uint64{first, min(part, o.first+o.seeds-first)}
-		}
-		close(work)
-	}()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	work := o.parts(ctx)
 	// The mutex protects the sums, which each worker adds to when a child has ended.
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for range max(o.processes, 1) {
 		wg.Go(func() {
 			for part := range work {
-				t, found, err := child(part[0], part[1])
+				t, found, err := o.inChild(part[0], part[1])
 				mu.Lock()
 				if err != nil {
 					fmt.Fprintf(out, "seeds %d to %d: %v\n", part[0], part[0]+part[1]-1, err)
@@ -166,6 +178,9 @@ func (o *options) runAll(out io.Writer) int {
 					bad[seed] = text
 					fmt.Fprintf(out, "seed %d: VIOLATION: %s\n", seed, text)
 				}
+				if o.stop && all.Violations > 0 {
+					stop()
+				}
 				mu.Unlock()
 			}
 		})
@@ -175,35 +190,58 @@ func (o *options) runAll(out io.Writer) int {
 	return o.judge(out, &all, bad)
 }
 
+// parts are the first seed and the number of seeds of each child, until ctx ends.
+func (o *options) parts(ctx context.Context) <-chan [2]uint64 {
+	part := max(1, min(chunk, o.seeds/uint64(max(o.processes, 1))))
+	if o.stop {
+		part = min(part, 10)
+	}
+	work := make(chan [2]uint64)
+	go func() {
+		defer close(work)
+		for first := o.first; first < o.first+o.seeds; first += part {
+			select {
+			case work <- [2]uint64{first, min(part, o.first+o.seeds-first)}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return work
+}
+
+// mostKept is how many of the seeds that fail are made smaller: each takes as long as some hundred seeds.
+const mostKept = 5
+
 // judge: no violation, and no kind of fault that never fired where there were enough seeds for each.
 func (o *options) judge(out io.Writer, all *tally, bad map[uint64]string) (code int) {
-	if silent := all.silent(); len(silent) > 0 && all.Seeds >= 50 {
+	if silent := all.silent(o.kinds); len(silent) > 0 && all.Seeds >= 50 {
 		fmt.Fprintf(out, "never fired: %s\n", strings.Join(silent, ", "))
 		code = 1
 	}
 	if all.Violations > 0 {
 		code = 1
 	}
-	if o.shrink {
-		for seed := range bad {
-			s := fromSeed(seed)
-			if _, hurt := play(s, nil); hurt != nil {
-				o.keep(out, s, hurt)
-			}
-			break
+	for _, seed := range slices.Sorted(maps.Keys(bad))[:min(len(bad), mostKept)] {
+		s := o.scenario(seed)
+		if _, hurt := play(s, nil); hurt != nil && o.shrink {
+			o.keep(out, s, hurt)
 		}
 	}
 	return code
 }
 
-// child runs seeds in a process of its own.
-func child(first, seeds uint64) (t tally, bad map[uint64]string, err error) {
+// inChild runs seeds in a process of its own.
+func (o *options) inChild(first, seeds uint64) (t tally, bad map[uint64]string, err error) {
 	t, bad = newTally(), map[uint64]string{}
 	self, err := os.Executable()
 	if err != nil {
 		return t, bad, err
 	}
-	cmd := exec.Command(self, "-child", "-first", strconv.FormatUint(first, 10), "-seeds", strconv.FormatUint(seeds, 10))
+	cmd := exec.Command(self, "-child", "-first", strconv.FormatUint(first, 10), "-seeds", strconv.FormatUint(seeds, 10), "-stop="+strconv.FormatBool(o.stop))
+	if len(o.kinds) > 0 {
+		cmd.Args = append(cmd.Args, "-kinds", join(o.kinds))
+	}
 	// One goroutine does the work; a second processor is for the collector and for Pebble's own.
 	cmd.Env = append(os.Environ(), "GOGC=400")
 	cmd.Stderr = os.Stderr

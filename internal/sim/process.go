@@ -72,7 +72,7 @@ func newProcess(n *node) *process {
 	p.slot.Member = broker.Membership{Group: appID, InstanceID: p.instance()}
 	p.membership, p.producer, p.fetcher, p.states = newMembership(p), newProducer(p), newFetcher(p), newStates(p)
 	p.slot.Group, p.slot.Producer, p.slot.Fetcher = p.membership, p.producer, p.fetcher
-	p.router = router.New(system, fmt.Sprintf("%s-%d", n.name, runs), router.Options{Endpoint: n.name, Wait: time.Hour})
+	p.router = router.New(system, fmt.Sprintf("%s-%d", n.name, runs), router.Options{Endpoint: n.name, Wait: time.Hour, Outstanding: waitingMax})
 	p.router.Declare([]router.StoreInfo{{Name: countsStore, Kind: counts.StoreKind(), KeyCodec: counts.KeyCodec().Name(), ValueCodec: counts.ValueCodec().Name()}})
 	p.router.SetPartitions(countsStore, int32(n.world.plan.Partitions))
 	p.status = lifecycle.NewMachine(&lifecycle.NodeTable, n.name)

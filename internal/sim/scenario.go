@@ -48,12 +48,15 @@ const (
 	planned     = 15
 )
 
-// fromSeed makes a scenario by chance.
-func fromSeed(seed uint64) *scenario {
+// fromSeed makes a scenario by chance, of the kinds in only if there are any, besides the two faults that each has.
+func fromSeed(seed uint64, only ...kind) *scenario {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	s := &scenario{
 		Seed: seed, Nodes: 3 + rng.IntN(2), Partitions: 2 + rng.IntN(2), Records: 300 + rng.IntN(120), Feed: time.Duration(20+rng.IntN(15)) * time.Second,
 		ExactlyOnce: rng.IntN(4) > 0, EveryUpdate: rng.IntN(3) > 0, FailFirst: rng.IntN(2) == 0,
+	}
+	if slices.ContainsFunc(only, func(k kind) bool { return kinds[k-1].exactlyOnce }) {
+		s.ExactlyOnce = true
 	}
 	at := func() time.Duration {
 		return (2*time.Second + time.Duration(rng.Int64N(int64(s.Feed-2*time.Second)))).Truncate(time.Millisecond)
@@ -64,6 +67,12 @@ func fromSeed(seed uint64) *scenario {
 		fault{At: at() / 2, Kind: kindCrash, Node: 1 + rng.IntN(s.Nodes), Point: commitPoints(s.ExactlyOnce)[rng.IntN(len(commitPoints(s.ExactlyOnce)))], Behind: rng.IntN(2) == 0, N: 1 + rng.IntN(3)},
 		fault{At: at(), Kind: kindRejoin, Node: 1 + rng.IntN(s.Nodes)})
 	subset := rng.Perm(len(kinds))[:4+rng.IntN(len(kinds)-4)]
+	if len(only) > 0 {
+		subset = subset[:0]
+		for _, k := range only {
+			subset = append(subset, int(k)-1)
+		}
+	}
 	for len(s.Faults) < planned+rng.IntN(4) {
 		k := kind(subset[rng.IntN(len(subset))]) + 1
 		if !s.ExactlyOnce && kinds[k-1].exactlyOnce {

@@ -78,6 +78,11 @@ func (s *states) work(k *keeper) {
 	if !j.began && s.boundary(j.what, before) {
 		return
 	}
+	if slow := s.node.disk.delay(); slow > 0 && !j.began {
+		s.world.say("%s: the disk takes %v to %s %s", s.name, slow, j.what, k.id)
+		s.next(k, slow)
+		return
+	}
 	j.began = true
 	done := j.do()
 	if done && s.boundary(j.what, behind) {

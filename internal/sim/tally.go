@@ -28,7 +28,9 @@ func newTally() tally {
 }
 
 // disk is how many disk faults have fired.
-func (t *tally) disk() int { return t.Fired[kindDiskError] + t.Fired[kindDiskFull] }
+func (t *tally) disk() int {
+	return t.Fired[kindDiskError] + t.Fired[kindDiskFull] + t.Fired[kindDamage]
+}
 
 func (t *tally) faults() (n int) {
 	for _, v := range t.Fired {
@@ -71,14 +73,24 @@ func sum[K comparable](to, from map[K]int) {
 	}
 }
 
-// silent are kinds that were planned and never fired.
-func (t *tally) silent() (names []string) {
+// silent are kinds that never fired; of all, if only names none.
+func (t *tally) silent(only []kind) (names []string) {
 	for i := range kinds {
-		if k := kind(i + 1); t.Fired[k] == 0 {
+		if k := kind(i + 1); t.Fired[k] == 0 && (len(only) == 0 || slices.Contains(only, k)) {
 			names = append(names, k.String())
 		}
 	}
 	return names
+}
+
+// rarest is the kind that has fired least, of those that were planned; 0 if none was.
+func (t *tally) rarest() (rare kind) {
+	for i := range kinds {
+		if k := kind(i + 1); t.Planned[k] > 0 && (rare == 0 || t.Fired[k] < t.Fired[rare]) {
+			rare = k
+		}
+	}
+	return rare
 }
 
 // print writes the figures.
@@ -94,6 +106,8 @@ func (t *tally) print(out io.Writer, took time.Duration) {
 	for i, k := range kinds {
 		fmt.Fprintf(out, "  fault %-30s fired=%-6d planned=%d\n", k.name, t.Fired[kind(i+1)], t.Planned[kind(i+1)])
 	}
+	rare := t.rarest()
+	fmt.Fprintf(out, "  the rarest of these has fired %d times: %s\n", t.Fired[rare], rare)
 	for _, p := range slices.Sorted(maps.Keys(t.Points)) {
 		fmt.Fprintf(out, "  crash at %-27s %d\n", p, t.Points[p])
 	}

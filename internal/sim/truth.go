@@ -252,6 +252,9 @@ func (t *truth) settle() {
 	for _, c := range t.world.clients {
 		c.settle()
 	}
+	for _, c := range t.world.crowds {
+		c.settle()
+	}
 }
 
 // checkWords: each record of the input is in the repartition topic, once.

@@ -27,6 +27,7 @@ type world struct {
 	offices []*office
 	nodes   []*node
 	clients []*client
+	crowds  []*crowd
 	truth   *truth
 	tally   tally
 	// lives numbers processes, and with them whatever a process needs a name for.
@@ -158,7 +159,7 @@ func (w *world) becomeCalm() {
 	}
 	for _, n := range w.nodes {
 		n.awake()
-		n.user, n.disk.broken = nil, nil
+		n.user, n.disk.broken, n.disk.slow = nil, nil, nil
 		if !n.present && !n.leaving {
 			n.boot()
 		}
