@@ -104,3 +104,14 @@ sim:
 .PHONY: mutants
 mutants:
 	GO=$(GO) internal/sim/mutants/run.sh $(NAMES)
+
+# Runs the simulator, chaos and storms in turn and adds up in FILE what they tell. It can be stopped and goes on where it was;
+# it exits with 1 if the file holds a violation. FOR=8h ends it after a while; PARTS=sim needs no Java.
+.PHONY: soak
+soak:
+	$(GO) run ./internal/soak -file $(or $(FILE),soak.json) $(if $(FOR),-for $(FOR)) $(if $(PARTS),-parts $(PARTS)) $(SOAK_FLAGS)
+
+# Runs the scenarios of one row of the fault table in docs/reliability.md: make faults ROW=9; without ROW, all but the storm.
+.PHONY: faults
+faults:
+	GO=$(GO) $(if $(filter command line,$(origin SEEDS)),SEEDS=$(SEEDS)) $(if $(filter command line,$(origin DURATION)),DURATION=$(DURATION)) internal/sim/faults.sh $(ROW)

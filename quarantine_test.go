@@ -30,7 +30,7 @@ func poisoned(cured *atomic.Bool) func(string) error {
 }
 
 // awaitQuarantine waits until task 0_0 is flagged with so many failures.
-func awaitQuarantine(t *testing.T, n *running, failures int) *millrace.Quarantine {
+func awaitQuarantine(t testing.TB, n *running, failures int) *millrace.Quarantine {
 	t.Helper()
 	var q *millrace.Quarantine
 	await(t.Context(), t, func() bool {

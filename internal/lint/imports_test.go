@@ -62,6 +62,7 @@ var rules = []rule{
 	// The simulator runs what it simulates without root, on file systems of the engine's and with actors on its own goroutine.
 	{room: "internal/sim", ours: []string{"*", "internal/plan"}, theirs: []string{"pebble", "protoactor"}},
 	{room: "internal/storm", ours: []string{"*", "internal/realkafka", "internal/chaos/wire"}},
+	{room: "internal/soak"},
 	// What a node, the kit's driver and the simulator are all built from.
 	{room: "internal/plan", ours: []string{"record", "topology", "task", "store"}},
 	{room: "internal/lint"},
