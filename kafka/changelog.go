@@ -92,29 +92,29 @@ func (c *Changelog) fetch(ctx context.Context, tp record.TopicPartition, from in
 			return broker.Batch{}, NewError(broker.OpFetch, int16(sarama.ErrLeaderNotAvailable), tp, sarama.ErrLeaderNotAvailable)
 		}
 	}
-	r := &sarama.FetchRequest{Version: 12, MaxWaitTime: 100, MinBytes: 1, MaxBytes: 16 << 20, SessionEpoch: -1}
-	if committed {
-		r.Isolation = sarama.ReadCommitted
-	}
-	r.AddBlock(tp.Topic, tp.Partition, from, 4<<20, led.epoch)
-	answer, err := callUntil(ctx, to, func(b *sarama.Broker) (*sarama.FetchResponse, error) { return b.Fetch(r) })
+	r := &fetch{waitMS: 100, answerBytes: 16 << 20, committed: committed, parts: []fetchPart{{tp, led.epoch, from, 4 << 20}}}
+	answer, err := r.ask(ctx, to)
 	if err != nil {
 		c.cluster.forget(tp)
 		return broker.Batch{}, asError(broker.OpFetch, tp, err)
 	}
-	block := answer.GetBlock(tp.Topic, tp.Partition)
+	part := answer[tp]
 	switch {
-	case block == nil:
+	case part == nil:
 		return broker.Batch{}, NewError(broker.OpFetch, transportCode, tp, errors.New("the answer lacks the partition"))
-	case block.Err == sarama.ErrOffsetOutOfRange:
+	case part.code == broker.CodeOffsetOutOfRange:
 		ranges := map[record.TopicPartition]Range{}
 		if err := c.cluster.ends(ctx, []record.TopicPartition{tp}, false, ranges); err != nil {
 			return broker.Batch{}, err
 		}
 		return broker.Batch{}, NewError(broker.OpFetch, broker.CodeOffsetOutOfRange, tp, &OutOfRangeError{tp, from, ranges[tp].Start, ranges[tp].HighWatermark})
-	case block.Err != sarama.ErrNoError:
+	case part.code != 0:
 		c.cluster.forget(tp)
-		return broker.Batch{}, NewError(broker.OpFetch, int16(block.Err), tp, block.Err)
+		return broker.Batch{}, NewError(broker.OpFetch, part.code, tp, nil)
 	}
-	return decodeBlock(tp, from, block, committed), nil
+	b, err := decodeBatches(tp, from, part, committed)
+	if err != nil {
+		return broker.Batch{}, NewError(broker.OpFetch, int16(sarama.ErrInvalidMessage), tp, err)
+	}
+	return b, nil
 }

@@ -82,10 +82,7 @@ var version = sarama.V4_3_1_0
 func (c Config) sarama(dialer *keepingDialer, readTimeout time.Duration) *sarama.Config {
 	s := sarama.NewConfig()
 	s.Version = version
-	s.ClientID = c.ClientID
-	if s.ClientID == "" {
-		s.ClientID = "millrace"
-	}
+	s.ClientID = c.clientID()
 	s.Net.Proxy.Enable = true
 	s.Net.Proxy.Dialer = dialer
 	s.Net.DialTimeout = c.dialTimeout()
@@ -93,9 +90,6 @@ func (c Config) sarama(dialer *keepingDialer, readTimeout time.Duration) *sarama
 	s.Net.WriteTimeout = c.requestTimeout()
 	s.Net.MaxOpenRequests = 8
 	s.Metadata.AllowAutoTopicCreation = false
-	if c.TLS != nil {
-		s.Net.TLS.Enable, s.Net.TLS.Config = true, c.TLS
-	}
 	if c.User != "" {
 		s.Net.SASL.Enable, s.Net.SASL.User, s.Net.SASL.Password = true, c.User, c.Password
 		s.Net.SASL.Mechanism = sarama.SASLMechanism(c.mechanism())
@@ -105,6 +99,8 @@ func (c Config) sarama(dialer *keepingDialer, readTimeout time.Duration) *sarama
 	}
 	return s
 }
+
+func (c Config) clientID() string { return cmp.Or(c.ClientID, "millrace") }
 
 func (c Config) dialTimeout() time.Duration {
 	if c.DialTimeout <= 0 {
@@ -120,18 +116,21 @@ func (c Config) requestTimeout() time.Duration {
 	return c.RequestTimeout
 }
 
-// keepingDialer remembers the connection that it made. Broker.Close waits for pending answers; closing this does not.
+// keepingDialer remembers the connection that it made. Broker.Close waits for pending answers; closing this does not. TLS is
+// its matter too, so that the connection which it remembers can be used without the client library.
 type keepingDialer struct {
 	timeout time.Duration
+	tls     *tls.Config
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	ctx     context.Context // ends with cut, and a dial that is under way with it
 	cancel  context.CancelFunc
 	conn    chan net.Conn // holds the last connection, one at most
+	secured net.Conn      // the same, or TLS on it; set before Dial returns
 }
 
 func newKeepingDialer(cfg Config) *keepingDialer {
 	ctx, cancel := context.WithCancel(context.Background())
-	d := &keepingDialer{timeout: cfg.dialTimeout(), dial: cfg.Dial, ctx: ctx, cancel: cancel, conn: make(chan net.Conn, 1)}
+	d := &keepingDialer{timeout: cfg.dialTimeout(), tls: cfg.TLS, dial: cfg.Dial, ctx: ctx, cancel: cancel, conn: make(chan net.Conn, 1)}
 	if d.dial == nil {
 		d.dial = new(net.Dialer).DialContext
 	}
@@ -151,7 +150,29 @@ func (d *keepingDialer) Dial(network, addr string) (net.Conn, error) {
 	if d.ctx.Err() != nil { // cut meanwhile, and cut may have missed it
 		d.closeKept()
 	}
-	return c, nil
+	d.secured = c
+	if d.tls == nil {
+		return c, nil
+	}
+	secured := tls.Client(c, d.serverName(addr))
+	if err := secured.HandshakeContext(d.ctx); err != nil {
+		d.closeKept()
+		return nil, err
+	}
+	d.secured = secured
+	return secured, nil
+}
+
+// serverName is the configuration with the host of an address as the name to check, unless it has one.
+func (d *keepingDialer) serverName(addr string) *tls.Config {
+	if d.tls.ServerName != "" {
+		return d.tls
+	}
+	named := d.tls.Clone()
+	if host, _, err := net.SplitHostPort(addr); err == nil {
+		named.ServerName = host
+	}
+	return named
 }
 
 // cut closes the connection, and one that is still to come.

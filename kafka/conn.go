@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -24,11 +25,16 @@ type link struct {
 	cfg         Config
 	addr        string
 	readTimeout time.Duration
-	mu          sync.Mutex
-	broker      *sarama.Broker
-	dialer      *keepingDialer // of the broker, or of the attempt that is under way
-	opening     chan struct{}  // closed when the attempt under way is over; nil if none is
-	closed      bool
+	// data is the connection to the same broker for requests that carry records; nil in such a connection itself, which has
+	// the stream. The client library must not be asked for anything on it.
+	data    *link
+	carries bool
+	mu      sync.Mutex
+	stream  *stream
+	broker  *sarama.Broker
+	dialer  *keepingDialer // of the broker, or of the attempt that is under way
+	opening chan struct{}  // closed when the attempt under way is over; nil if none is
+	closed  bool
 }
 
 var errClosed = errors.New("kafka: closed")
@@ -72,7 +78,32 @@ func (l *link) openUntil(ctx context.Context) (*sarama.Broker, error) {
 		return nil, err
 	}
 	l.broker = b
+	if l.carries {
+		l.stream = newStream(d.secured, l.readTimeout, l.cfg.requestTimeout(), l.renewal(b))
+	}
 	return b, nil
+}
+
+// renewal is what lets the client library authenticate again on a connection that it has opened: it does so, if it is time,
+// before any request.
+func (l *link) renewal(b *sarama.Broker) func() error {
+	if l.cfg.User == "" {
+		return nil
+	}
+	return func() error {
+		_, err := b.ApiVersions(&sarama.ApiVersionsRequest{Version: 3, ClientSoftwareName: "millrace", ClientSoftwareVersion: "1"})
+		return err
+	}
+}
+
+// streamOf gives the stream of an open connection, nil if it was cut meanwhile.
+func (l *link) streamOf(b *sarama.Broker) *stream {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broker != b {
+		return nil
+	}
+	return l.stream
 }
 
 // connect opens a connection: dial, TLS, versions, SASL. A broker that accepts and then says nothing has the request
@@ -104,12 +135,16 @@ func (r refusal) Unwrap() []error { return []error{sarama.ErrSASLAuthenticationF
 // drop cuts b if it is still the open connection.
 func (l *link) drop(b *sarama.Broker) {
 	l.mu.Lock()
-	current := l.broker == b && b != nil
+	current, s := l.broker == b && b != nil, l.stream
 	if current {
 		l.dialer.cut()
-		l.broker, l.dialer = nil, nil
+		l.broker, l.dialer, l.stream = nil, nil, nil
 	}
 	l.mu.Unlock()
+	if current && s != nil {
+		s.close()
+		<-s.done
+	}
 	if current {
 		_ = b.Close()
 	}
@@ -124,6 +159,9 @@ func (l *link) close() {
 	}
 	l.mu.Unlock()
 	l.drop(b)
+	if l.data != nil {
+		l.data.close()
+	}
 }
 
 // call makes one request; a transport error cuts the connection.
@@ -147,6 +185,17 @@ func callUntil[T any](ctx context.Context, l *link, request func(*sarama.Broker)
 		l.drop(b)
 	}
 	return answer, err
+}
+
+// exchange makes a request that is encoded here; a transport error cuts the connection, and so does the end of ctx.
+func exchange(ctx context.Context, l *link, request []byte) ([]byte, error) {
+	return callUntil(ctx, l.data, func(b *sarama.Broker) ([]byte, error) {
+		s := l.data.streamOf(b)
+		if s == nil {
+			return nil, net.ErrClosed
+		}
+		return s.exchange(request)
+	})
 }
 
 func isTransport(err error) bool {
@@ -192,6 +241,7 @@ func (c *cluster) link(addr string) *link {
 	l := c.links[addr]
 	if l == nil {
 		l = &link{cfg: c.cfg, addr: addr, readTimeout: c.readTimeout, closed: c.closed}
+		l.data = &link{cfg: c.cfg, addr: addr, readTimeout: c.readTimeout, closed: c.closed, carries: true}
 		c.links[addr] = l
 	}
 	return l

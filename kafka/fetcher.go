@@ -2,8 +2,6 @@ package kafka
 
 import (
 	"context"
-	"reflect"
-	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -220,7 +218,7 @@ func (f *Fetcher) read(to *link, wake chan struct{}) {
 			timer.Stop()
 			continue
 		}
-		answer, err := call(to, func(b *sarama.Broker) (*sarama.FetchResponse, error) { return b.Fetch(request) })
+		answer, err := request.ask(f.ctx, to)
 		if err != nil {
 			if f.ctx.Err() != nil {
 				return
@@ -253,11 +251,8 @@ func (f *Fetcher) enough() int { return f.cfg.Credit / 4 }
 // request asks for every partition of the broker that has credit. One that has none, or that must wait, shortens the wait,
 // since it would otherwise sit behind an idle answer; but not for long, as one whose consumer has stopped for good would
 // have the broker asked a hundred times a second.
-func (f *Fetcher) request(to *link) (asked []*position, r *sarama.FetchRequest, idle time.Duration) {
-	r = &sarama.FetchRequest{Version: 12, MaxWaitTime: int32(f.cfg.MaxWait.Milliseconds()), MinBytes: 1, MaxBytes: answerBytes, SessionEpoch: -1}
-	if f.cfg.ReadCommitted {
-		r.Isolation = sarama.ReadCommitted
-	}
+func (f *Fetcher) request(to *link) (asked []*position, r *fetch, idle time.Duration) {
+	r = &fetch{waitMS: int32(f.cfg.MaxWait.Milliseconds()), answerBytes: answerBytes, committed: f.cfg.ReadCommitted}
 	idle = time.Minute
 	now := time.Now()
 	f.mu.Lock()
@@ -269,7 +264,7 @@ func (f *Fetcher) request(to *link) (asked []*position, r *sarama.FetchRequest, 
 		}
 		if now.Before(p.retryAt) {
 			idle = min(idle, p.retryAt.Sub(now))
-			r.MaxWaitTime = min(r.MaxWaitTime, max(1, int32(p.retryAt.Sub(now).Milliseconds())))
+			r.waitMS = min(r.waitMS, max(1, int32(p.retryAt.Sub(now).Milliseconds())))
 			continue
 		}
 		if p.credit < f.enough() {
@@ -277,14 +272,14 @@ func (f *Fetcher) request(to *link) (asked []*position, r *sarama.FetchRequest, 
 				p.dry = now
 			}
 			if now.Sub(p.dry) < time.Second {
-				r.MaxWaitTime = min(r.MaxWaitTime, 10)
+				r.waitMS = min(r.waitMS, 10)
 			}
 			continue
 		}
 		p.dry = time.Time{}
 		size := min(f.cfg.PartitionBytes, max(int(float64(p.credit)/p.growth), leastAsked))
 		asked = append(asked, &position{tp: tp, next: p.next, asked: size})
-		r.AddBlock(tp.Topic, tp.Partition, p.next, int32(size), l.epoch)
+		r.parts = append(r.parts, fetchPart{tp, l.epoch, p.next, int32(size)})
 	}
 	return asked, r, idle
 }
@@ -300,32 +295,35 @@ const (
 )
 
 // onAnswer turns an answer into one event.
-func (f *Fetcher) onAnswer(asked []*position, answer *sarama.FetchResponse) {
-	var failed []*position
-	defer func() {
-		for _, p := range failed {
-			f.onError(p, answer.GetBlock(p.tp.Topic, p.tp.Partition))
-		}
-	}()
-	f.order.Lock()
-	defer f.order.Unlock()
-	var batches []broker.Batch
-	for _, p := range asked {
-		block := answer.GetBlock(p.tp.Topic, p.tp.Partition)
-		if block == nil {
-			continue
-		}
-		if block.Err != sarama.ErrNoError {
-			failed = append(failed, p) // may ask the cluster: after the batches are out
-			continue
-		}
-		b := decodeBlock(p.tp, p.next, block, f.cfg.ReadCommitted)
-		if f.advance(p, &b) {
-			batches = append(batches, b)
+func (f *Fetcher) onAnswer(asked []*position, answer map[record.TopicPartition]*fetched) {
+	failed := map[*position]int16{}
+	batches := make([]broker.Batch, len(asked))
+	for i, p := range asked {
+		var err error
+		switch part := answer[p.tp]; {
+		case part == nil:
+		case part.code != 0:
+			failed[p] = part.code
+		default:
+			if batches[i], err = decodeBatches(p.tp, p.next, part, f.cfg.ReadCommitted); err != nil {
+				failed[p] = int16(sarama.ErrInvalidMessage)
+				f.cfg.Config.log().Warn("what was fetched cannot be read; it is asked for again", "partition", p.tp, "offset", p.next, "err", err)
+			}
 		}
 	}
-	if len(batches) > 0 {
-		f.deliver(broker.Fetched{Batches: batches})
+	f.order.Lock()
+	kept := batches[:0]
+	for i, p := range asked {
+		if _, bad := failed[p]; !bad && answer[p.tp] != nil && f.advance(p, &batches[i]) {
+			kept = append(kept, batches[i])
+		}
+	}
+	if len(kept) > 0 {
+		f.deliver(broker.Fetched{Batches: kept})
+	}
+	f.order.Unlock()
+	for p, code := range failed { // may ask the cluster: after the batches are out
+		f.onError(p, code)
 	}
 }
 
@@ -356,8 +354,8 @@ func (f *Fetcher) advance(p *position, b *broker.Batch) bool {
 	return true
 }
 
-func (f *Fetcher) onError(p *position, block *sarama.FetchResponseBlock) {
-	err := NewError(broker.OpFetch, int16(block.Err), p.tp, block.Err)
+func (f *Fetcher) onError(p *position, code int16) {
+	err := NewError(broker.OpFetch, code, p.tp, nil)
 	if err.Class == broker.Retry {
 		f.later(p)
 		return
@@ -415,105 +413,3 @@ const (
 	recordCost = int(unsafe.Sizeof(record.Raw{})) + 12 // and about that many bytes of the answer
 	headerCost = int(unsafe.Sizeof(record.Header{}))
 )
-
-// decodeBlock copies nothing but the records' frames: keys and values share the answer's memory.
-func decodeBlock(tp record.TopicPartition, from int64, block *sarama.FetchResponseBlock, committed bool) broker.Batch {
-	b := broker.Batch{Source: tp, From: from, Next: from, HighWatermark: block.HighWaterMarkOffset, LastStable: block.LastStableOffset, LogStart: block.LogStartOffset, LeaderEpoch: -1}
-	n := 0
-	for _, set := range block.RecordsSet {
-		if set.RecordBatch != nil {
-			n += len(set.RecordBatch.Records)
-		}
-	}
-	b.Records = make([]record.Raw, 0, n)
-	aborted := newAbortedFilter(block, committed)
-	for _, set := range block.RecordsSet {
-		rb := set.RecordBatch
-		if rb == nil || rb.PartialTrailingRecord {
-			continue
-		}
-		if last := rb.LastOffset(); last >= b.Next {
-			b.Next = last + 1
-			b.LeaderEpoch = rb.PartitionLeaderEpoch
-		}
-		if !aborted.skips(rb) && !rb.Control {
-			takeRecords(&b, rb)
-		}
-	}
-	if b.Next == from {
-		b.Next = max(from, behindEmptyBatches(block))
-	}
-	return b
-}
-
-func takeRecords(b *broker.Batch, rb *sarama.RecordBatch) {
-	first := rb.FirstTimestamp.UnixMilli()
-	for _, r := range rb.Records {
-		offset := rb.FirstOffset + r.OffsetDelta
-		if offset < b.From {
-			continue
-		}
-		raw := record.Raw{Key: r.Key, Value: r.Value, Offset: offset, Timestamp: first + r.TimestampDelta.Milliseconds()}
-		if rb.LogAppendTime {
-			raw.Timestamp = rb.MaxTimestamp.UnixMilli()
-		}
-		b.Bytes += len(r.Key) + len(r.Value) + recordCost
-		for _, h := range r.Headers {
-			raw.Headers = append(raw.Headers, record.Header{Key: string(h.Key), Value: h.Value})
-			b.Bytes += len(h.Key) + len(h.Value) + headerCost
-		}
-		b.Records = append(b.Records, raw)
-	}
-}
-
-// behindEmptyBatches is the offset after an answer in which every batch has lost all its records. Compaction keeps such
-// batches (they hold a producer's last sequence), and the client library leaves them out of the answer's records: a reader
-// that went by those would ask for the same offset for ever. The library knows the offset but does not export it, so it is
-// read by its name; a test notices when that name changes.
-func behindEmptyBatches(block *sarama.FetchResponseBlock) int64 {
-	next := reflect.ValueOf(block).Elem().FieldByName("recordsNextOffset")
-	if !next.IsValid() || next.Kind() != reflect.Pointer || next.IsNil() || block.Partial {
-		return -1
-	}
-	return next.Elem().Int()
-}
-
-// abortedFilter leaves out what a read_committed reader must not see: batches of a producer between the first offset of
-// its aborted transaction and the abort's control record.
-type abortedFilter struct {
-	pending map[int64][]int64 // producer id → first offsets, ascending
-	open    map[int64]bool
-	on      bool
-}
-
-func newAbortedFilter(block *sarama.FetchResponseBlock, committed bool) *abortedFilter {
-	f := &abortedFilter{on: committed}
-	if committed && len(block.AbortedTransactions) > 0 {
-		f.pending, f.open = map[int64][]int64{}, map[int64]bool{}
-		for _, a := range block.AbortedTransactions {
-			f.pending[a.ProducerID] = append(f.pending[a.ProducerID], a.FirstOffset)
-		}
-		for _, firsts := range f.pending {
-			slices.Sort(firsts) // a broker lists them by where they end
-		}
-	}
-	return f
-}
-
-func (f *abortedFilter) skips(rb *sarama.RecordBatch) bool {
-	if !f.on || f.pending == nil || !rb.IsTransactional {
-		return false
-	}
-	if firsts := f.pending[rb.ProducerID]; len(firsts) > 0 && firsts[0] <= rb.LastOffset() {
-		f.pending[rb.ProducerID] = firsts[1:]
-		f.open[rb.ProducerID] = true
-	}
-	if !rb.Control {
-		return f.open[rb.ProducerID]
-	}
-	// A control record's key is version (2 bytes) and type (2 bytes): 0 aborts.
-	if len(rb.Records) > 0 && len(rb.Records[0].Key) >= 4 && rb.Records[0].Key[3] == 0 {
-		delete(f.open, rb.ProducerID)
-	}
-	return true
-}

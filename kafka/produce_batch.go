@@ -2,10 +2,11 @@ package kafka
 
 import (
 	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"iter"
+	"slices"
 	"time"
-	"unsafe"
-
-	"github.com/IBM/sarama"
 
 	"github.com/millrace-io/millrace/kafka/transaction"
 	"github.com/millrace-io/millrace/record"
@@ -14,14 +15,14 @@ import (
 // batch is records of one partition. It belongs to the owner until it is sealed, then to the sender.
 type batch struct {
 	transaction.Batch
-	records []sarama.Record
-	arena   []byte
-	refs    []*sarama.Record
-	// bytes is about what it takes on the wire, memory what it takes here.
-	bytes, memory int
-	first         int64
-	last          int64
-	born          time.Time
+	// records are encoded as they are appended, once. compressed is what is sent in their place; empty without a codec, and
+	// until the batch is sent.
+	records, compressed []byte
+	// bytes is about what it takes on the wire, and in memory.
+	bytes int
+	// first and last are the timestamps of the first record and the highest one, in milliseconds.
+	first, last int64
+	born        time.Time
 }
 
 func (p *Producer) newBatch(tp record.TopicPartition, interval uint64) *batch {
@@ -39,96 +40,106 @@ func (p *Producer) reuse() *batch {
 	}
 	b := p.free[n-1]
 	p.free = p.free[:n-1]
-	*b = batch{records: b.records[:0], arena: b.arena[:0], refs: b.refs[:0]}
+	*b = batch{records: b.records[:0], compressed: b.compressed[:0]}
 	return b
 }
 
 // release gives a batch back. A few are kept: enough to go round, not what a burst needed.
 func (p *Producer) release(b *batch) {
-	p.buffered.Add(-int64(b.memory))
+	p.buffered.Add(-int64(b.bytes))
 	p.freeMu.Lock()
 	defer p.freeMu.Unlock()
 	if len(p.free) < 32 {
-		clear(b.records)
 		p.free = append(p.free, b)
 	}
 }
 
-// frameBytes is what a record costs besides its bytes: the client library's frame, the reference to it, and half as much
-// again for slices that grow. Most records are smaller than that, so a limit that left it out would be several times what
-// it says.
-const frameBytes = int(unsafe.Sizeof(sarama.Record{}))*3/2 + 8
+// leastBatch is the memory that a batch begins with.
+const leastBatch = 4 << 10
 
 func (b *batch) add(r *record.Raw, size int) {
-	if len(b.records) == 0 {
+	if b.Records == 0 {
 		b.first, b.last = r.Timestamp, r.Timestamp
 	}
 	b.last = max(b.last, r.Timestamp)
-	s := sarama.Record{
-		Key: b.copy(r.Key), Value: b.copy(r.Value), OffsetDelta: int64(len(b.records)),
-		TimestampDelta: time.Duration(r.Timestamp-b.first) * time.Millisecond,
+	if cap(b.records) == 0 {
+		b.records = make([]byte, 0, max(leastBatch, size))
 	}
-	for _, h := range r.Headers {
-		s.Headers = append(s.Headers, &sarama.RecordHeader{Key: b.copy([]byte(h.Key)), Value: b.copy(h.Value)})
-	}
-	b.records = append(b.records, s)
+	b.records = appendRecord(b.records, r, int64(b.Records), r.Timestamp-b.first)
 	b.bytes += size
-	b.memory += size + frameBytes
 	b.Records++
 }
 
-// copy puts bytes into the arena. When it is full another one is begun; what points into the old one keeps it alive.
-func (b *batch) copy(v []byte) []byte {
-	if len(v) == 0 {
-		return v // nil stays null; a slice of an arena that is not there yet would make empty null too
-	}
-	if len(b.arena)+len(v) > cap(b.arena) {
-		b.arena = make([]byte, 0, max(2*cap(b.arena), len(v), 16<<10))
-	}
-	at := len(b.arena)
-	b.arena = append(b.arena, v...)
-	return b.arena[at:len(b.arena):len(b.arena)]
-}
-
-// raw is one record as it was appended. Its bytes are its own.
-func (b *batch) raw(i int) record.Raw {
-	r := &b.records[i]
-	raw := record.Raw{Key: bytes.Clone(r.Key), Value: bytes.Clone(r.Value), Timestamp: b.first + r.TimestampDelta.Milliseconds()}
-	for _, h := range r.Headers {
-		raw.Headers = append(raw.Headers, record.Header{Key: string(h.Key), Value: bytes.Clone(h.Value)})
-	}
-	return raw
-}
-
-// wire is the batch as the client library takes it.
-func (b *batch) wire(pid int64, epoch int16, codec sarama.CompressionCodec, transactional bool) *sarama.RecordBatch {
-	if len(b.refs) == 0 {
-		for i := range b.records {
-			b.refs = append(b.refs, &b.records[i])
+// all are the records as they were appended. Their bytes are their own.
+func (b *batch) all() iter.Seq2[int, record.Raw] {
+	return func(yield func(int, record.Raw) bool) {
+		rest := b.records
+		for i := range int(b.Records) {
+			var r record.Raw
+			rest, _ = takeRecord(rest, &r)
+			r.Timestamp, r.Offset = r.Timestamp+b.first, 0
+			r.Key, r.Value = bytes.Clone(r.Key), bytes.Clone(r.Value)
+			for j := range r.Headers {
+				r.Headers[j].Value = bytes.Clone(r.Headers[j].Value)
+			}
+			if !yield(i, r) {
+				return
+			}
 		}
 	}
-	w := &sarama.RecordBatch{
-		Version: 2, Codec: codec, ProducerID: pid, ProducerEpoch: epoch, FirstSequence: b.Sequence(), Records: b.refs, IsTransactional: transactional,
-		LastOffsetDelta: int32(len(b.refs) - 1), FirstTimestamp: time.UnixMilli(b.first), MaxTimestamp: time.UnixMilli(b.last),
-	}
-	if codec != sarama.CompressionNone {
-		w.CompressionLevel = sarama.CompressionLevelDefault
-	}
-	return w
 }
 
 // part copies some records of a batch into a new one, which takes their bytes over.
 func (p *Producer) part(b *batch, from, to int, without map[int]bool) *batch {
 	n := p.newBatch(b.To, b.Interval)
-	for i := from; i < to; i++ {
-		if without[i] {
+	for i, raw := range b.all() {
+		if i < from || i >= to || without[i] {
 			continue
 		}
-		raw := b.raw(i)
 		size := recordSize(&raw)
 		n.add(&raw, size)
 		b.bytes -= size
-		b.memory -= size + frameBytes
 	}
 	return n
+}
+
+// payload is the records as they are sent, and the codec that they are in. What cannot be compressed is sent as it is.
+func (b *batch) payload(codec int8) ([]byte, int8) {
+	if codec == codecNone {
+		return b.records, codecNone
+	}
+	if len(b.compressed) == 0 {
+		compressed, err := compress(codec, b.compressed, b.records)
+		if err != nil {
+			return b.records, codecNone
+		}
+		b.compressed = compressed
+	}
+	return b.compressed, codec
+}
+
+// appendHead appends what comes before the records of a batch in the log.
+func (b *batch) appendHead(dst []byte, pid int64, epoch int16, codec int8, transactional bool, payload []byte) []byte {
+	at := len(dst)
+	dst = slices.Grow(dst, headBytes)[:at+headBytes]
+	h := dst[at:]
+	binary.BigEndian.PutUint64(h, 0) // the broker gives offsets
+	binary.BigEndian.PutUint32(h[lengthAt:], uint32(headBytes-epochAt+len(payload)))
+	binary.BigEndian.PutUint32(h[epochAt:], 0)
+	h[magicAt] = 2
+	attributes := uint16(codec)
+	if transactional {
+		attributes |= attributeTransactional
+	}
+	binary.BigEndian.PutUint16(h[attributesAt:], attributes)
+	binary.BigEndian.PutUint32(h[lastDeltaAt:], uint32(b.Records-1))
+	binary.BigEndian.PutUint64(h[firstTimeAt:], uint64(b.first))
+	binary.BigEndian.PutUint64(h[maxTimeAt:], uint64(b.last))
+	binary.BigEndian.PutUint64(h[producerAt:], uint64(pid))
+	binary.BigEndian.PutUint16(h[producerEpochAt:], uint16(epoch))
+	binary.BigEndian.PutUint32(h[sequenceAt:], uint32(b.Sequence()))
+	binary.BigEndian.PutUint32(h[countAt:], uint32(b.Records))
+	sum := crc32.Update(crc32.Checksum(h[attributesAt:], castagnoli), castagnoli, payload)
+	binary.BigEndian.PutUint32(h[checksumAt:], sum)
+	return dst
 }

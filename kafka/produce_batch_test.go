@@ -13,10 +13,11 @@ func TestBatchKeepsNullAndEmptyApart(t *testing.T) {
 		for _, value := range [][]byte{nil, {}, []byte("v")} {
 			b := &batch{}
 			b.add(&record.Raw{Key: key, Value: value, Headers: record.Headers{{Key: "h", Value: value}}}, 0)
-			r := b.records[0]
-			got := fmt.Sprintf("%#v %#v %#v", r.Key, r.Value, r.Headers[0].Value)
-			if want := fmt.Sprintf("%#v %#v %#v", key, value, value); got != want {
-				t.Errorf("%s, want %s", got, want)
+			for _, r := range b.all() {
+				got := fmt.Sprintf("%#v %#v %#v", r.Key, r.Value, r.Headers[0].Value)
+				if want := fmt.Sprintf("%#v %#v %#v", key, value, value); got != want {
+					t.Errorf("%s, want %s", got, want)
+				}
 			}
 		}
 	}

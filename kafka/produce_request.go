@@ -3,12 +3,14 @@ package kafka
 import (
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/IBM/sarama"
 
 	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/kafka/transaction"
+	"github.com/millrace-io/millrace/record"
 )
 
 // A request holds batches of many partitions, one of each; these bound it.
@@ -22,7 +24,7 @@ type produced struct {
 	link    *link
 	broker  *sarama.Broker
 	batches []*transaction.Batch
-	res     *sarama.ProduceResponse
+	parts   map[record.TopicPartition]producedPart
 	err     error
 }
 
@@ -84,6 +86,7 @@ func (s *sender) round(now time.Time) bool {
 			homeless = append(homeless, b)
 			continue
 		}
+		to = to.data
 		if err := s.dialed[to]; err != nil {
 			s.cluster.forget(b.To)
 			unreached = append(unreached, transaction.Failure{Batch: b, Code: transaction.NotSent, Cause: err})
@@ -165,21 +168,25 @@ func (s *sender) request(to *link, batches []*transaction.Batch) error {
 		}
 		return err
 	}
-	r := &sarama.ProduceRequest{Version: 10, RequiredAcks: sarama.WaitForAll, Timeout: 10_000}
-	transactional := s.producer.cfg.TransactionalID != ""
-	if transactional {
-		r.TransactionalID = &s.producer.cfg.TransactionalID
-	}
-	for _, batch := range batches {
+	r := produce{clientID: s.producer.cfg.Config.clientID(), transactionalID: s.producer.cfg.TransactionalID, codec: s.codec}
+	sent := make([]numbered, len(batches))
+	for i, batch := range batches {
 		pid, epoch := s.machine.Sent(batch)
-		r.AddBatch(batch.To.Topic, batch.To.Partition, batchOf(batch).wire(pid, epoch, s.codec, transactional))
+		sent[i] = numbered{batchOf(batch), pid, epoch}
 	}
 	s.inFlight[to]++
-	err = b.AsyncProduce(r, func(res *sarama.ProduceResponse, err error) {
-		s.put(produced{to, b, batches, res, err})
-	})
+	err = net.ErrClosed
+	if stream := to.streamOf(b); stream != nil {
+		err = stream.send(func(answer []byte, err error) {
+			p := produced{link: to, broker: b, batches: batches, err: err}
+			if err == nil {
+				p.parts, p.err = decodeProduce(answer)
+			}
+			s.put(p)
+		}, r.encode(sent)...)
+	}
 	if err != nil {
-		s.put(produced{to, b, batches, nil, err})
+		s.put(produced{link: to, broker: b, batches: batches, err: err})
 	}
 	return nil
 }
@@ -205,24 +212,24 @@ func (s *sender) result(a produced, b *transaction.Batch) transaction.Result {
 		s.cluster.forget(b.To)
 		return transaction.Result{Code: codeOf(a.err), Base: -1, Cause: a.err}
 	}
-	block := a.res.GetBlock(b.To.Topic, b.To.Partition)
-	if block == nil {
+	part, ok := a.parts[b.To]
+	if !ok {
 		return transaction.Result{Code: transaction.Malformed, Base: -1, Cause: errors.New("the answer lacks the partition")}
 	}
-	r := transaction.Result{Code: int16(block.Err), Base: block.Offset}
+	r := transaction.Result{Code: part.code, Base: part.base}
 	if r.Code == 0 {
 		return r
 	}
-	r.Cause, r.Base = block.Err, -1
-	if block.ErrorMessage != nil {
-		r.Cause = fmt.Errorf("%w: %s", block.Err, *block.ErrorMessage)
+	r.Cause, r.Base = sarama.KError(part.code), -1
+	if part.message != "" {
+		r.Cause = fmt.Errorf("%w: %s", r.Cause, part.message)
 	}
 	switch Classify(broker.OpProduce, r.Code) {
 	case broker.Retry:
 		s.cluster.forget(b.To)
 	case broker.Record:
-		if len(block.RecordErrors) > 0 {
-			s.refusals[batchOf(b)] = block.RecordErrors
+		if len(part.refused) > 0 {
+			s.refusals[batchOf(b)] = part.refused
 		}
 	}
 	return r

@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/IBM/sarama"
-
 	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/kafka/transaction"
 	"github.com/millrace-io/millrace/record"
@@ -66,9 +64,6 @@ func (c *ProducerConfig) fill() error {
 	return nil
 }
 
-var codecs = map[string]sarama.CompressionCodec{"": sarama.CompressionNone, "none": sarama.CompressionNone, "gzip": sarama.CompressionGZIP,
-	"snappy": sarama.CompressionSnappy, "lz4": sarama.CompressionLZ4, "zstd": sarama.CompressionZSTD}
-
 // Producer is a batching producer on raw requests, idempotent or, with a transactional id, transactional. One object serves a
 // thread's slot for its whole life: after whatever happened to a transaction, Abort makes it usable again. Append, Amend,
 // Tick, Flush, Commit, Abort and Fence belong to one goroutine, its owner, and only submit; requests are made and answered
@@ -121,7 +116,7 @@ func (p *Producer) Append(tp record.TopicPartition, r *record.Raw) error {
 		return p.check(l, r, size)
 	}
 	b := l.open
-	if b != nil && b.bytes+size > p.cfg.BatchBytes && len(b.records) > 0 {
+	if b != nil && b.bytes+size > p.cfg.BatchBytes && b.Records > 0 {
 		p.seal(l)
 		b = nil
 	}
@@ -129,7 +124,7 @@ func (p *Producer) Append(tp record.TopicPartition, r *record.Raw) error {
 		b = p.begin(l)
 	}
 	b.add(r, size)
-	p.buffered.Add(int64(size + frameBytes))
+	p.buffered.Add(int64(size))
 	return nil
 }
 
@@ -220,7 +215,7 @@ func (p *Producer) Amend(token uint64, records []broker.Outgoing) {
 			batches[to] = b
 		}
 		b.add(r, size)
-		p.buffered.Add(int64(size + frameBytes))
+		p.buffered.Add(int64(size))
 	}
 	for _, b := range batches {
 		p.sender.put(b)

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/IBM/sarama"
-
 	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/kafka/transaction"
 	"github.com/millrace-io/millrace/record"
@@ -26,7 +24,7 @@ type sender struct {
 	cluster  *cluster // for batches
 	office   *coordinator
 	deliver  func(broker.Event)
-	codec    sarama.CompressionCodec
+	codec    int8
 	counts   atomic.Pointer[Counts]
 	wake     chan struct{}
 	done     chan struct{}
@@ -39,7 +37,7 @@ type sender struct {
 
 	// What follows belongs to the sender's goroutine.
 	inFlight map[*link]int
-	refusals map[*batch][]sarama.ProduceResponseRecordError
+	refusals map[*batch][]int32
 	searched *searched
 	seeking  bool
 	dialing  map[*link]bool
@@ -64,7 +62,7 @@ type (
 func newSender(p *Producer, deliver func(broker.Event)) *sender {
 	s := &sender{
 		producer: p, deliver: deliver, codec: codecs[p.cfg.Compression], wake: make(chan struct{}, 1), done: make(chan struct{}),
-		dialing: map[*link]bool{}, dialed: map[*link]error{}, inFlight: map[*link]int{}, refusals: map[*batch][]sarama.ProduceResponseRecordError{},
+		dialing: map[*link]bool{}, dialed: map[*link]error{}, inFlight: map[*link]int{}, refusals: map[*batch][]int32{},
 	}
 	s.machine = transaction.New(transaction.Config{
 		Transactional: p.cfg.TransactionalID != "", TransactionTimeout: p.cfg.TransactionTimeout, DeliveryTimeout: p.cfg.DeliveryTimeout,
@@ -211,11 +209,11 @@ func (s *sender) ask(f func() transaction.Answer) {
 func (s *sender) refuse(now time.Time, e transaction.Refused) {
 	b := e.Batch.Payload.(*batch)
 	bad := map[int]bool{}
-	for _, r := range s.refusals[b] {
-		bad[int(r.BatchIndex)] = true
+	for _, i := range s.refusals[b] {
+		bad[int(i)] = true
 	}
 	delete(s.refusals, b)
-	n := len(b.records)
+	n := int(b.Records)
 	var parts []*batch
 	switch {
 	case n == 1 || e.Whole:
@@ -228,12 +226,12 @@ func (s *sender) refuse(now time.Time, e transaction.Refused) {
 		parts = []*batch{s.producer.part(b, 0, n/2, nil), s.producer.part(b, n/2, n, nil)}
 	}
 	var gone []broker.Refused
-	for i := range n {
+	for i, r := range b.all() {
 		if bad[i] {
-			gone = append(gone, broker.Refused{Source: b.To, Record: b.raw(i), Err: e.Err})
+			gone = append(gone, broker.Refused{Source: b.To, Record: r, Err: e.Err})
 		}
 	}
-	parts = slices.DeleteFunc(parts, func(p *batch) bool { return len(p.records) == 0 })
+	parts = slices.DeleteFunc(parts, func(p *batch) bool { return p.Records == 0 })
 	machine := make([]*transaction.Batch, len(parts))
 	for i, p := range parts {
 		machine[i] = &p.Batch
