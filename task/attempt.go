@@ -16,7 +16,7 @@ import (
 func (t *Task) attempt(f func() error) error {
 	left := skipLimit
 	for _, o := range t.overlays {
-		left += len(o.cells)
+		left += o.cells.n
 	}
 	for {
 		failure := t.guard(f)

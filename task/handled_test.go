@@ -110,6 +110,7 @@ func newHandled(t *testing.T, answer topology.Response) *handled {
 func wired(t *testing.T, answer topology.Response, sources []record.TopicPartition, wire func(*topology.Builder)) *handled {
 	t.Helper()
 	h := &handled{t: t, answer: answer, state: tasktest.NewState(1)}
+	used(h.state)
 	h.out = tasktest.NewProducer(map[string]int32{"out": 2, "dead": 4})
 	h.out.Refuse = func(to record.TopicPartition, r *record.Raw) error {
 		if to.Topic == "out" && strings.HasPrefix(string(r.Value), "huge") {

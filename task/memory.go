@@ -136,7 +136,8 @@ func (m *memory) evict() {
 
 func (m *memory) release(c *cell) {
 	m.clean -= c.cost()
-	delete(c.of.cells, c.Key)
+	c.of.cells.remove(c)
+	c.of.complete = c.of.complete && !c.Present
 	c.Mark &^= markHeld
 	c.Cell = topology.Cell{Mark: c.Mark}
 	c.of = nil

@@ -22,7 +22,10 @@ type overlay struct {
 	number int
 	name   string
 	mem    *memory
-	cells  map[string]*cell
+	cells  index
+	// complete says that every present key of the store has a cell: it was empty when the task started, and nothing was
+	// evicted since. A key without a cell is absent then, and the engine is not asked.
+	complete bool
 	// dirty are the cells of the active generation, frozen those of the frozen one, each once, in no order. A cell may
 	// be in both.
 	dirty, frozen []*cell
@@ -40,12 +43,12 @@ type overlay struct {
 var _ topology.StateStore = (*overlay)(nil)
 
 func newOverlay(number int, name string, mem *memory) *overlay {
-	return &overlay{number: number, name: name, mem: mem, cells: map[string]*cell{}, time: -1}
+	return &overlay{number: number, name: name, mem: mem, cells: newIndex(), time: -1}
 }
 
 // Cell implements topology.StateStore.
 func (o *overlay) Cell(key []byte) (*topology.Cell, error) {
-	if c := o.cells[string(key)]; c != nil {
+	if c := o.cells.get(text(key)); c != nil {
 		c.Mark |= markRecent
 		return &c.Cell, nil
 	}
@@ -56,11 +59,31 @@ func (o *overlay) Cell(key []byte) (*topology.Cell, error) {
 	return &c.Cell, nil
 }
 
+// begin looks at committed state when the task starts.
+func (o *overlay) begin() {
+	o.time, o.complete = o.mem.state.Time(o.number), false
+	if o.time >= 0 {
+		return // it has rows, or had some
+	}
+	for _, err := range o.mem.state.Scan(o.number, nil, nil, false) {
+		if err != nil {
+			_ = o.fail(err)
+		}
+		return
+	}
+	o.complete = true
+}
+
 // load reads a key that is not in memory.
 func (o *overlay) load(key []byte) (*cell, error) {
-	value, timestamp, ok, err := o.mem.state.Get(o.number, key)
-	if err != nil {
-		return nil, o.fail(err)
+	var value []byte
+	var timestamp int64
+	var ok bool
+	if !o.complete {
+		var err error
+		if value, timestamp, ok, err = o.mem.state.Get(o.number, key); err != nil {
+			return nil, o.fail(err)
+		}
 	}
 	c := o.mem.take(o, string(key))
 	switch {
@@ -70,7 +93,7 @@ func (o *overlay) load(key []byte) (*cell, error) {
 		c.Value = value
 	}
 	c.Present, c.Timestamp = ok, timestamp
-	o.cells[c.Key] = c
+	o.cells.put(c)
 	o.mem.cleaned(c)
 	return c, nil
 }
@@ -104,11 +127,11 @@ func (o *overlay) rowMark() uint64 { return uint64(o.number)<<markShift | markRo
 // setRow is the Set of a row of a Range: it becomes a cell now, unless another way led to the same key meanwhile. The
 // row shows the new value, and follows no later change.
 func (o *overlay) setRow(row *topology.Cell, value []byte, timestamp int64) error {
-	c := o.cells[row.Key]
+	c := o.cells.get(row.Key)
 	if c == nil {
 		c = o.mem.take(o, row.Key)
 		c.Present, c.Timestamp = row.Present, row.Timestamp
-		o.cells[c.Key] = c
+		o.cells.put(c)
 		o.mem.clean += c.cost()
 	}
 	o.set(c, value, timestamp)
@@ -238,6 +261,6 @@ func (o *overlay) applied() {
 // drop forgets both generations and what is clean too: after a failed commit the changelog's tail is replayed, so the
 // engine is not what the clean cells were read from.
 func (o *overlay) drop() {
-	o.cells = map[string]*cell{}
+	o.cells, o.complete = newIndex(), false
 	o.dirty, o.frozen, o.changed, o.pinned, o.asked, o.time = nil, nil, nil, nil, false, -1
 }

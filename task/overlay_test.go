@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"testing"
@@ -385,4 +386,46 @@ func TestOverlayIsAMap(t *testing.T) {
 			"Applied": m.Applied, "Rewind": m.Rewind, "Check": m.Check, "": m.Audit,
 		})
 	})
+}
+
+// A store that was empty when the task started is not searched for keys that have no cell, until a present one was evicted.
+func TestEmptyStoreIsNotSearched(t *testing.T) {
+	state, out := newPorts()
+	s := &script{}
+	cfg := config(s, state, out)
+	cfg.CacheBytes = 0
+	k := start(t, cfg)
+	get := func(key string) (present bool, err error) {
+		s.process = func(_ string, r *record.Raw) error {
+			c, err := s.host.Store("s0").Cell([]byte(key))
+			if err != nil {
+				return err
+			}
+			if present = c.Present; !present {
+				return s.host.Store("s0").Set(c, []byte("v"), 1)
+			}
+			return nil
+		}
+		at := state.Positions[tp("in", 0)]
+		k.Add(batch(tp("in", 0), at, at+1, 5))
+		if _, err = k.Process(now, 1); err != nil {
+			return false, err
+		}
+		u, err := k.Prepare(now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Committed(u)
+		state.Apply(u)
+		k.Applied(u)
+		return present, nil
+	}
+	state.Err = io.ErrUnexpectedEOF // for who asks
+	if present, err := get("a"); present || err != nil {
+		t.Fatal(present, err)
+	}
+	state.Err = nil
+	if present, err := get("a"); !present || err != nil {
+		t.Fatal("a row that was evicted is lost", err)
+	}
 }

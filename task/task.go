@@ -215,7 +215,7 @@ func (t *Task) init() (err error) {
 	}
 	t.handlers, t.deadLetters, t.outputs = topology.Handlers{}, nil, nil
 	for _, o := range t.overlays {
-		o.time = t.mem.state.Time(o.number)
+		o.begin()
 	}
 	if t.chain, err = t.cfg.Chain(host{t}); err != nil {
 		return err
