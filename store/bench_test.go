@@ -29,7 +29,7 @@ func benchState(b *testing.B) (*Directory, *TaskState) {
 	return d, s
 }
 
-func BenchmarkApply60kSorted(b *testing.B) {
+func BenchmarkStorePut(b *testing.B) {
 	d, s := benchState(b)
 	defer closeDir(b, d)
 	u := benchUnit()
@@ -40,7 +40,7 @@ func BenchmarkApply60kSorted(b *testing.B) {
 	}
 }
 
-func BenchmarkGet(b *testing.B) {
+func BenchmarkStoreGet(b *testing.B) {
 	d, s := benchState(b)
 	defer closeDir(b, d)
 	u := benchUnit()

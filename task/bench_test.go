@@ -45,7 +45,7 @@ func benchCounter(b testing.TB, p task.Producer) (*task.Task, *counter) {
 }
 
 // Cell and Set of a key that is in memory, among so many.
-func BenchmarkCellSet(b *testing.B) {
+func BenchmarkOverlay(b *testing.B) {
 	for _, n := range []int{1_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			_, c := benchCounter(b, &sink{})
@@ -73,7 +73,7 @@ func BenchmarkCellSet(b *testing.B) {
 }
 
 // A keyed count through Add and Process: batches of 1,000 records over 10,000 keys, a commit each 100,000 records.
-func BenchmarkCount(b *testing.B) {
+func BenchmarkProcess(b *testing.B) {
 	const size = 1_000
 	k, _ := benchCounter(b, &sink{})
 	keys, random := benchKeys(10_000), rand.New(rand.NewPCG(1, 2))
@@ -113,7 +113,7 @@ func BenchmarkCount(b *testing.B) {
 }
 
 // A whole commit of so many dirty keys, without Kafka and Pebble: sort, copy, changelog records, and cleaning.
-func BenchmarkPrepare(b *testing.B) {
+func BenchmarkCommitBatch(b *testing.B) {
 	for _, n := range []int{1_000, 60_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			out := &sink{}
