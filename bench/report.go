@@ -127,7 +127,7 @@ func (r *report) finish(w io.Writer, s settings) error {
 	for _, t := range tables {
 		t.markdown(&text)
 	}
-	fmt.Fprintf(w, "\nevery run is in %s, the tables in %s.md, the chart in %s.png\n", s.results, base, base)
+	fmt.Fprintf(w, "\nevery run is in %s; the tables, and a chart if there are costs of records, are beside it\n", s.results)
 	return errors.Join(os.WriteFile(base+".md", []byte(text.String()), 0o644), r.chart(base+".png"))
 }
 
