@@ -36,7 +36,7 @@ func main() {
 	flag.StringVar(&s.with, "with", "", "the new commit; the working directory if it is empty")
 	flag.StringVar(&s.bench, "bench", benchmarks, "which benchmarks, as go test has it")
 	flag.StringVar(&s.benchtime, "benchtime", "300ms", "how long each runs, each time")
-	flag.StringVar(&s.results, "results", "bench/results/compare.txt", "file for benchstat's table; empty for none")
+	flag.StringVar(&s.results, "results", "", "file for the table of benchstat; empty for none")
 	flag.IntVar(&s.count, "count", 8, "runs of each benchmark in each tree; benchstat wants six at least")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
