@@ -5,6 +5,7 @@ import (
 	"image/color"
 	"math"
 	"os"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -29,22 +30,26 @@ const (
 	plotHeight = vg.Length(230)
 )
 
-// chart draws CPU per record above records per second, medians, for the jobs that go through their whole input. Both axes
-// begin at nought; without such a job there is no file.
+// chart draws how many times less CPU than the peer, and how many times its rate, each system has: medians, for the jobs that
+// go through their whole input. Figures themselves would not fit one axis, a value of 10 KiB beside one of 100 B. Without
+// such a job of the peer's there is no file.
 func (r *report) chart(path string) (err error) {
-	jobs := r.ran(func(j work.Job) bool { return steady(j) && j.Records == 0 })
+	jobs := slices.DeleteFunc(r.ran(func(j work.Job) bool { return steady(j) && j.Records == 0 }), func(j work.Job) bool {
+		_, runs := r.spread(j.Key(), peer, rate)
+		return runs == 0
+	})
 	if len(jobs) == 0 {
 		return nil
 	}
-	cpu, err := r.bars(jobs, "CPU-seconds per million records (words)", cpuPerMillion)
+	cpu, err := r.bars(jobs, "Kafka Streams' CPU per record / its CPU per record", func(j, s string) float64 { return r.quotient(j, peer, s, cpuPerMillion) })
 	if err != nil {
 		return err
 	}
-	speed, err := r.bars(jobs, "thousand records (words) per second", func(r row) float64 { return r.Rate / 1000 })
+	speed, err := r.bars(jobs, "its records per second / Kafka Streams'", func(j, s string) float64 { return r.quotient(j, s, peer, rate) })
 	if err != nil {
 		return err
 	}
-	width := max(jobWidth*vg.Length(len(jobs)+1), 6*vg.Inch)
+	width := max(jobWidth*vg.Length(len(jobs)+2), 7*vg.Inch)
 	img := vgimg.New(width, 2*plotHeight)
 	canvas := draw.New(img)
 	cpu.Draw(draw.Crop(canvas, 0, 0, plotHeight, 0))
@@ -60,9 +65,9 @@ func (r *report) chart(path string) (err error) {
 	return err
 }
 
-func (r *report) bars(jobs []work.Job, title string, of figure) (*plot.Plot, error) {
+func (r *report) bars(jobs []work.Job, title string, of func(job, system string) float64) (*plot.Plot, error) {
 	p := plot.New()
-	p.Title.Text, p.Y.Min, p.Legend.Top = title, 0, true
+	p.Title.Text, p.Y.Min, p.Legend.Top, p.Legend.Left = title, 0, true, true
 	p.Add(plotter.NewGrid())
 	var names []string
 	for _, j := range jobs {
@@ -71,8 +76,7 @@ func (r *report) bars(jobs []work.Job, title string, of figure) (*plot.Plot, err
 	for i, d := range drawn {
 		var values plotter.Values
 		for _, j := range jobs {
-			s, _ := r.spread(j.Key(), d.system, of)
-			values = append(values, s.median)
+			values = append(values, of(j.Key(), d.system))
 		}
 		bars, err := plotter.NewBarChart(values, barWidth)
 		if err != nil {
@@ -83,6 +87,7 @@ func (r *report) bars(jobs []work.Job, title string, of figure) (*plot.Plot, err
 		p.Legend.Add(d.system, bars)
 	}
 	p.NominalX(names...)
+	p.X.Min, p.X.Max, p.Y.Max = -0.5, float64(len(jobs))-0.5, 1.3*p.Y.Max // room for half a group of bars, and for the legend
 	p.X.Tick.Label.Rotation = math.Pi / 7
 	p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = draw.XRight, draw.YTop
 	return p, nil
