@@ -42,16 +42,33 @@ const (
 	ProducerFlush  Point = "producer.flush"
 	ProducerCommit Point = "producer.commit"
 	ProducerAbort  Point = "producer.abort"
+	// The disk under the tasks' and global stores' state, as Pebble uses it: DiskOpen is before a file or a directory is made or
+	// opened, DiskRead before bytes are read, DiskWrite before bytes are written, DiskSync before what was written is made
+	// durable. An error is the operation's; syscall.ENOSPC is a full disk. Most of these are reached on Pebble's own
+	// goroutines, where a panic would end the process: there is none at these points, and CanPanic says so. Written at once is
+	// only what opening needs: state waits in memory until it is flushed, half a minute later or when it is closed. An engine
+	// whose flushes fail for two seconds is given up, and one goroutine of it stays for good; of one that is not opened, too.
+	DiskOpen  Point = "disk.open"
+	DiskRead  Point = "disk.read"
+	DiskWrite Point = "disk.write"
+	DiskSync  Point = "disk.sync"
 )
 
 var points = []Point{
 	ThreadPoll, TaskProcess, CommitFlush, CommitOffsets, CommitEnd, CommitApply,
 	StoreOpen, StoreGet, StorePut, StoreFlush, StoreClose, RestoreBatch, QueryReceive, QueryReply,
 	ProducerAppend, ProducerFlush, ProducerCommit, ProducerAbort,
+	DiskOpen, DiskRead, DiskWrite, DiskSync,
 }
 
 // Points are all of them.
 func Points() []Point { return slices.Clone(points) }
+
+// CanPanic says whether what a hook panics with at a point is a failure of what has reached it. At the points of the disk it
+// would be the end of the process: what panics there all the same is an error.
+func (p Point) CanPanic() bool {
+	return p != DiskOpen && p != DiskRead && p != DiskWrite && p != DiskSync
+}
 
 // Site is where a point was reached; what does not apply is empty.
 type Site struct {
@@ -63,6 +80,8 @@ type Site struct {
 	// Source and Offset are the record, at TaskProcess; Source is where to, at ProducerAppend.
 	Source record.TopicPartition
 	Offset int64
+	// File is the one at the points of the disk, from the task's directory on: 0_1/1/000004.sst.
+	File string
 }
 
 // Hook is called at each point, on the goroutine that has reached it. It may return an error, panic, or take its time; it

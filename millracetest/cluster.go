@@ -7,7 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/kafka"
@@ -26,6 +29,9 @@ type Cluster struct {
 	admin   *kafka.Admin
 	members []*Member
 	started int
+	// before are the goroutines that were there when the cluster was made; once ends it.
+	before goleak.Option
+	once   sync.Once
 	// dir holds the state directories; it is removed after the last node has ended.
 	dir string
 }
@@ -41,11 +47,12 @@ type ClusterTB interface {
 // NewCluster starts the brokers. Everything ends when the test does.
 func NewCluster(tb ClusterTB, app string) *Cluster {
 	tb.Helper()
+	before := goleak.IgnoreCurrent()
 	brokers, err := embedded.Start()
 	if err != nil {
 		tb.Fatalf("millracetest: %v", err)
 	}
-	c := &Cluster{tb: tb, app: app, brokers: brokers, dir: tb.TempDir()}
+	c := &Cluster{tb: tb, app: app, brokers: brokers, before: before, dir: tb.TempDir()}
 	tb.Cleanup(c.close)
 	if c.admin, err = kafka.NewAdmin(kafka.Config{Brokers: c.Brokers()}); err != nil {
 		tb.Fatalf("millracetest: %v", err)
@@ -53,7 +60,9 @@ func NewCluster(tb ClusterTB, app string) *Cluster {
 	return c
 }
 
-func (c *Cluster) close() {
+func (c *Cluster) close() { c.once.Do(c.end) }
+
+func (c *Cluster) end() {
 	for _, m := range c.members {
 		m.release()
 	}
@@ -236,6 +245,12 @@ func (m *Member) Kill() {
 	if err := m.end(millrace.Leave(false), millrace.Within(50*time.Millisecond)); err != nil && !errors.Is(err, millrace.ErrAbandoned) {
 		m.c.tb.Logf("%s was killed: %v", m.Name, err)
 	}
+}
+
+// crash makes the rest of the node's life of no consequence.
+func (m *Member) crash() {
+	m.network.set(true)
+	m.Faults.die()
 }
 
 // Partition cuts the node off from every broker: connections break, and new ones are refused with ErrCut, until Heal.

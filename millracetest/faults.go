@@ -1,6 +1,8 @@
 package millracetest
 
 import (
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -20,14 +22,21 @@ import (
 //
 // The mutex protects all of it: points are reached on every goroutine of a node, and the test adds rules meanwhile.
 type Faults struct {
-	mu      sync.Mutex
-	rules   []*rule
+	mu    sync.Mutex
+	rules []*rule
+	// planned are all that were ever in force.
+	planned []*rule
 	random  *rand.Rand
 	reached map[fault.Point]int
 	fired   map[fault.Point]int
 	changed chan struct{}
 	// paused is not nil while loops must wait; it is closed when they go on.
 	paused chan struct{}
+	// refused are the rules that were not put into force.
+	refused []error
+	// dying, if not nil, ends the node at the next point; dead says that it has ended, and nothing more happens.
+	dying func()
+	dead  bool
 }
 
 // NewFaults has no rules. The seed decides the rules that have a probability.
@@ -45,11 +54,13 @@ type rule struct {
 	skip, left int
 	chance     float64
 	act        func(fault.Site) error
+	point      fault.Point
+	fired      int
 }
 
 // At begins a rule for a point.
 func (f *Faults) At(p fault.Point) *Rule {
-	return &Rule{faults: f, rule: rule{left: 1, chance: 1, matches: []func(fault.Site) bool{func(s fault.Site) bool { return s.Point == p }}}}
+	return &Rule{faults: f, rule: rule{point: p, left: 1, chance: 1, matches: []func(fault.Site) bool{func(s fault.Site) bool { return s.Point == p }}}}
 }
 
 // Rule is a rule that is not complete. Its last method, which says what happens, puts it into force.
@@ -100,13 +111,33 @@ func (r *Rule) Do(act func(fault.Site) error) {
 	r.faults.mu.Lock()
 	defer r.faults.mu.Unlock()
 	r.faults.rules = append(r.faults.rules, &added)
+	r.faults.planned = append(r.faults.planned, &added)
 }
 
 // Error fails with an error.
 func (r *Rule) Error(err error) { r.Do(func(fault.Site) error { return err }) }
 
-// Panic panics with a value.
-func (r *Rule) Panic(value any) { r.Do(func(fault.Site) error { panic(value) }) }
+// Panic panics with a value. At a point that cannot panic (fault.Point.CanPanic) the rule is refused: it is not in force, and
+// AwaitFired and Refused say why.
+func (r *Rule) Panic(value any) {
+	if !r.rule.point.CanPanic() {
+		r.faults.mu.Lock()
+		defer r.faults.mu.Unlock()
+		r.faults.refused = append(r.faults.refused, fmt.Errorf("%w: %s", ErrCannotPanic, r.rule.point))
+		return
+	}
+	r.Do(func(fault.Site) error { panic(value) })
+}
+
+// ErrCannotPanic is why a rule is refused.
+var ErrCannotPanic = errors.New("a panic at this point would be on a goroutine of Pebble's and end the process: use Error")
+
+// Refused joins why rules were not put into force; nil if all were. Every error is an ErrCannotPanic.
+func (f *Faults) Refused() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return errors.Join(f.refused...)
+}
 
 // Delay waits, and goes on.
 func (r *Rule) Delay(d time.Duration) {
@@ -125,6 +156,43 @@ func (r *Rule) Block() (release func()) {
 	return sync.OnceFunc(func() { close(gate) })
 }
 
+// CrashBefore ends the node at the point, as a crash does: what the point is before does not happen, nothing that it sends
+// arrives any more, and what its stores have not flushed is lost. Kill then waits until it is gone, and Again starts it.
+func (r *Rule) CrashBefore(m *Member) {
+	r.Do(func(fault.Site) error { m.crash(); return ErrCrashed })
+}
+
+// CrashAfter is CrashBefore at the next point that the node reaches: what this point is before still happens.
+func (r *Rule) CrashAfter(m *Member) {
+	r.Do(func(fault.Site) error {
+		m.Faults.mu.Lock()
+		defer m.Faults.mu.Unlock()
+		m.Faults.dying = m.crash
+		return nil
+	})
+}
+
+// ErrCrashed is what everything fails with in a node that has crashed.
+var ErrCrashed = errors.New("millracetest: the node has crashed")
+
+// crashed says that the node has ended by a crash, or does so now.
+func (f *Faults) crashed() bool {
+	f.mu.Lock()
+	crash, dead := f.dying, f.dead
+	f.dying = nil
+	f.mu.Unlock()
+	if crash != nil {
+		crash()
+	}
+	return dead || crash != nil
+}
+
+func (f *Faults) die() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dead = true
+}
+
 // Clear takes every rule out of force. What waits goes on waiting.
 func (f *Faults) Clear() {
 	f.mu.Lock()
@@ -132,10 +200,26 @@ func (f *Faults) Clear() {
 	f.rules = nil
 }
 
+// Unfired are the points of the rules that were put into force and have never fired, cleared ones included: a test that has
+// planned a fault which did not happen has tested nothing.
+func (f *Faults) Unfired() (points []fault.Point) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.planned {
+		if r.fired == 0 {
+			points = append(points, r.point)
+		}
+	}
+	return points
+}
+
 // Hook is what a node calls.
 func (f *Faults) Hook() fault.Hook {
 	return func(s fault.Site) error {
 		f.pass(s)
+		if f.crashed() && s.Point.CanPanic() { // the disk outlives the process
+			return ErrCrashed
+		}
 		if act := f.decide(s); act != nil {
 			return act(s)
 		}
@@ -172,6 +256,7 @@ func (f *Faults) decide(s fault.Site) func(fault.Site) error {
 	for _, r := range f.rules {
 		if r.applies(s, f.random) {
 			f.fired[s.Point]++
+			r.fired++
 			close(f.changed)
 			f.changed = make(chan struct{})
 			return r.act
@@ -219,11 +304,15 @@ func (f *Faults) Reached(p fault.Point) int {
 // AwaitFired waits until rules for a point have fired n times, and fails the test after the patience of Patience.
 func (f *Faults) AwaitFired(tb TB, p fault.Point, n int) {
 	tb.Helper()
+	if err := f.Refused(); err != nil {
+		tb.Fatalf("millracetest: a rule was refused: %v", err)
+		return
+	}
 	deadline := time.NewTimer(Patience)
 	defer deadline.Stop()
 	for {
 		f.mu.Lock()
-		fired, reached, changed := f.fired[p], f.reached[p], f.changed
+		fired, changed := f.fired[p], f.changed
 		f.mu.Unlock()
 		if fired >= n {
 			return
@@ -231,7 +320,7 @@ func (f *Faults) AwaitFired(tb TB, p fault.Point, n int) {
 		select {
 		case <-changed:
 		case <-deadline.C:
-			tb.Fatalf("millracetest: %s has fired %d times and not %d; it was reached %d times", p, fired, n, reached)
+			tb.Fatalf("millracetest: %s has fired %d times and not %d; it was reached %d times", p, fired, n, f.Reached(p))
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,10 +21,13 @@ import (
 type moment int
 
 const (
-	running  moment = iota // while records come
-	asking                 // while nothing comes but questions
-	starting               // before a node is started, on another disk than the one before
-	stopping               // before a node is stopped
+	running   moment = iota // while records come
+	asking                  // while nothing comes but questions
+	starting                // before a node is started, on another disk than the one before
+	stopping                // before a node is stopped
+	again                   // before a node is started on the disk of the one before
+	reasking                // as asking, when the store's blocks are on the disk and not in memory
+	rerunning               // as running, then
 )
 
 // after is what is true once a point has failed.
@@ -62,8 +67,81 @@ var pointTable = []struct {
 	{fault.ProducerAbort, starting, after{ends: true}, after{restarts: true}},
 }
 
+// diskTable is the same of the points of the disk, where nothing panics: an error that has no name, and a full disk.
+var diskTable = []struct {
+	fault.Point
+	when moment
+	// file narrows the fault down. Directories are made durable as far as the disk allows, so an error there is none; and an
+	// engine that cannot write a manifest leaves a goroutine behind, which package store tests in a process of its own.
+	file      string
+	err, full after
+}{
+	{fault.DiskOpen, starting, options, after{restarts: true}, after{restarts: true}},
+	{fault.DiskOpen, again, options, after{}, after{restarts: true}}, // what cannot be opened is moved aside, and comes back from the changelog
+	{fault.DiskRead, again, "", after{}, after{restarts: true}},
+	{fault.DiskRead, reasking, "", after{told: query.StoreFailure}, after{told: query.StoreFailure}},
+	{fault.DiskRead, rerunning, "", after{restarts: true}, after{restarts: true}},
+	{fault.DiskWrite, starting, options, after{restarts: true}, after{restarts: true}},
+	{fault.DiskWrite, stopping, "", after{}, after{}}, // the flush is tried again
+	{fault.DiskSync, starting, options, after{restarts: true}, after{restarts: true}},
+	{fault.DiskSync, stopping, "", after{}, after{}},
+}
+
+// options is what the engine writes its options to.
+const options = ".dbtmp"
+
+// errFull is a full disk.
+var errFull = fmt.Errorf("%w: %w", errInjected, syscall.ENOSPC)
+
+func TestEveryDiskCanFail(t *testing.T) {
+	for _, row := range diskTable {
+		for action, want := range map[string]after{"error": row.err, "full": row.full, "delay": {}} {
+			if testing.Short() && action != "error" || action == "full" && row.full == row.err {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%d/%s", row.Point, row.when, action), func(t *testing.T) {
+				t.Parallel()
+				b := &breaking{T: t, c: counting(t), point: row.Point, action: action, want: want, file: row.file, fed: map[string]int64{}}
+				b.run(row.when)
+			})
+		}
+	}
+}
+
+// refused is a test that is told once that it has failed.
+type refused struct {
+	millracetest.TB
+	said string
+}
+
+func (r *refused) Helper()                           {}
+func (r *refused) Fatalf(format string, args ...any) { r.said = fmt.Sprintf(format, args...) }
+
+func TestDisksDoNotPanic(t *testing.T) {
+	f := millracetest.NewFaults(1)
+	f.At(fault.DiskWrite).Always().Panic("boom")
+	if err := f.Hook()(fault.Site{Point: fault.DiskWrite}); err != nil {
+		t.Errorf("the rule is in force: %v", err)
+	}
+	told := &refused{}
+	f.AwaitFired(told, fault.DiskWrite, 1)
+	if !errors.Is(f.Refused(), millracetest.ErrCannotPanic) || !strings.Contains(told.said, "disk.write") || !strings.Contains(told.said, "use Error") {
+		t.Errorf("%v; the test is told %q", f.Refused(), told.said)
+	}
+}
+
 func TestEveryPointHasARow(t *testing.T) {
 	for _, p := range fault.Points() {
+		if slices.ContainsFunc(diskTable, func(r struct {
+			fault.Point
+			when      moment
+			file      string
+			err, full after
+		}) bool {
+			return r.Point == p
+		}) {
+			continue
+		}
 		if !slices.ContainsFunc(pointTable, func(r struct {
 			fault.Point
 			when       moment
@@ -98,6 +176,7 @@ type breaking struct {
 	node   *millracetest.Member
 	point  fault.Point
 	action string
+	file   string
 	want   after
 	times  int
 	fed    map[string]int64
@@ -108,6 +187,21 @@ func (b *breaking) feed() {
 	feed(b.c, "a", "a", "a", fmt.Sprint("key-", b.times)) // a new key is read from the store
 	b.fed["a"] += 3
 	b.fed[fmt.Sprint("key-", b.times)]++
+}
+
+// many are keys that fill more than the block of a table which opening it reads.
+func many() (words []string) {
+	for i := range 2000 {
+		words = append(words, fmt.Sprintf("many-%04d-%s", i, strings.Repeat("x", 300)))
+	}
+	return words
+}
+
+func (b *breaking) many() {
+	feed(b.c, many()...)
+	for _, word := range many() {
+		b.fed[word]++
+	}
 }
 
 func (b *breaking) start(m *millracetest.Member, opts ...millrace.Option) {
@@ -121,31 +215,46 @@ func (b *breaking) start(m *millracetest.Member, opts ...millrace.Option) {
 
 // inject puts the fault into force.
 func (b *breaking) inject() {
-	r := b.node.Faults.At(b.point)
+	r := b.node.Faults.At(b.point).Where(func(s fault.Site) bool { return strings.Contains(s.File, b.file) })
 	switch b.action {
 	case "error":
 		r.Error(errInjected)
 	case "panic":
 		r.Panic(errInjected)
+	case "full":
+		r.Error(errFull)
 	default:
 		r.Delay(20 * time.Millisecond)
 	}
 }
 
 func (b *breaking) run(when moment) {
-	if when == starting {
-		b.whileItStarts()
-	} else {
-		b.start(nil)
-		b.node.AwaitReady()
-		b.feed()
-		b.node.Drain()
+	b.start(nil)
+	b.node.AwaitReady()
+	b.feed()
+	if when == reasking || when == rerunning {
+		b.many()
+	}
+	b.node.Drain()
+	switch when {
+	case starting, again:
+		b.node.Stop()
+		b.whileItStarts(when)
+	case reasking, rerunning:
+		b.node.Stop()
+		b.start(b.node)
+		fallthrough
+	default:
 		b.inject()
 		switch when {
 		case asking:
-			b.ask()
+			b.ask("a")
+		case reasking:
+			b.ask(many()...)
 		case running:
 			b.feed()
+		case rerunning:
+			b.many()
 		case stopping:
 			b.node.Stop()
 		}
@@ -160,24 +269,27 @@ func (b *breaking) run(when moment) {
 	}
 }
 
-// whileItStarts breaks a node before it has begun, after another one has left state and changelog.
-func (b *breaking) whileItStarts() {
-	b.start(nil)
-	b.node.AwaitReady()
-	b.feed()
-	b.node.Drain()
-	b.node.Stop()
-	faults := millracetest.NewFaults(1)
-	b.node = b.c.Launch(wordCount(b.T, new(int)), millrace.WithThreads(1), millrace.WithFaults(faults.Hook()))
-	b.node.Faults = faults
+// whileItStarts breaks a node before it has begun: on an empty disk, or again on that of the one before.
+func (b *breaking) whileItStarts(when moment) {
+	faults, before := millracetest.NewFaults(1), b.node
+	b.node = &millracetest.Member{Faults: faults}
 	b.inject()
+	if own := millrace.WithFaults(faults.Hook()); when == starting {
+		b.start(nil, own)
+	} else {
+		b.start(before, own)
+	}
+	b.node.Faults = faults
 }
 
 // ask asks until the fault has fired, and says what the question that met it was told.
-func (b *breaking) ask() {
+func (b *breaking) ask(keys ...string) {
 	var told error
-	for b.node.Faults.Fired(b.point) == 0 {
-		_, _, told = query.Get(context.Background(), b.node, counts, "a")
+	for i := 0; b.node.Faults.Fired(b.point) == 0; i++ {
+		if i == 10_000 {
+			b.Fatal("no question meets the fault")
+		}
+		_, _, told = query.Get(context.Background(), b.node, counts, keys[i%len(keys)])
 	}
 	f := (*query.Failure)(nil)
 	switch {
@@ -210,7 +322,7 @@ func (b *breaking) settle(when moment) {
 		}
 		b.node.AwaitReady()
 		want := []fmt.Stringer{lifecycle.ThreadRebalancing, lifecycle.ThreadRunning}
-		if when == running {
+		if when == running || when == rerunning {
 			want = append([]fmt.Stringer{lifecycle.ThreadRunning}, want...)
 		}
 		probe.AwaitSaw(b, "thread-1", want...)

@@ -64,7 +64,9 @@ func OpenDirectory(path, appID string, opts DirectoryOptions) (*Directory, error
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	d := &Directory{dir: opts.FS.PathJoin(path, appID), opts: opts, open: map[string]*TaskState{}, left: map[record.TaskID]time.Time{}}
+	dir := opts.FS.PathJoin(path, appID)
+	opts.FS = (&breakableDisk{dir, opts.Fault}).breakable(opts.FS)
+	d := &Directory{dir: dir, opts: opts, open: map[string]*TaskState{}, left: map[record.TaskID]time.Time{}}
 	if err := makeDir(opts.FS, d.dir); err != nil {
 		return nil, err
 	}
