@@ -31,34 +31,47 @@ func newQuarantine(q *thread.Quarantine) *Quarantine {
 	return &Quarantine{Source: q.Source, Offset: q.Offset, Attempts: q.Failures, Retry: q.Retry, Cause: q.Cause.Error(), Err: q.Cause}
 }
 
+// OrderOption changes one thing about an order.
+type OrderOption func(*thread.Order)
+
+// OnlyAt has an order carried out only if the task is in quarantine at this record, so that none is passed that nobody has
+// looked at.
+func OnlyAt(source record.TopicPartition, offset int64) OrderOption {
+	return func(o *thread.Order) { o.Only = &thread.Place{Source: source, Offset: offset} }
+}
+
 // SkipRecord passes the record at which a task is in quarantine, unprocessed, and returns when that is committed.
 //
-// Errors of this and of the next two: ErrNotHere; thread.ErrNotQuarantined; thread.ErrOrderPending while another order for
+// Errors of this and of the next two: ErrNotHere; thread.ErrNotQuarantined; thread.ErrOtherRecord (OnlyAt); thread.ErrOrderPending while another order for
 // the task is carried out; thread.ErrOrderLost if the thread is restarted or loses the task before; the context's cause,
 // and then the order is carried out all the same.
-func (n *Node) SkipRecord(ctx context.Context, id record.TaskID) error {
-	return n.order(ctx, id, thread.SkipIt)
+func (n *Node) SkipRecord(ctx context.Context, id record.TaskID, opts ...OrderOption) error {
+	return n.order(ctx, id, thread.SkipIt, opts)
 }
 
 // DeadLetterRecord passes the record as SkipRecord does, and writes a dead letter in the same transaction. Another error is a
 // *task.DeadLetterError in the chain: there is no dead-letter topic, or it takes no record.
-func (n *Node) DeadLetterRecord(ctx context.Context, id record.TaskID) error {
-	return n.order(ctx, id, thread.BuryIt)
+func (n *Node) DeadLetterRecord(ctx context.Context, id record.TaskID, opts ...OrderOption) error {
+	return n.order(ctx, id, thread.BuryIt, opts)
 }
 
 // RetryTask tries the record now, without waiting for the end of the back-off. Another error is the *task.ProcessError of a
 // try that failed.
-func (n *Node) RetryTask(ctx context.Context, id record.TaskID) error {
-	return n.order(ctx, id, thread.TryAgain)
+func (n *Node) RetryTask(ctx context.Context, id record.TaskID, opts ...OrderOption) error {
+	return n.order(ctx, id, thread.TryAgain, opts)
 }
 
-func (n *Node) order(ctx context.Context, id record.TaskID, remedy thread.Remedy) error {
+func (n *Node) order(ctx context.Context, id record.TaskID, remedy thread.Remedy, opts []OrderOption) error {
 	slot := n.states.holder(id)
 	if slot == nil {
 		return ErrNotHere
 	}
 	done := make(chan error, 1)
-	slot.Inbox.Put(thread.Order{Task: id, Remedy: remedy, Done: func(err error) { done <- err }})
+	o := thread.Order{Task: id, Remedy: remedy, Done: func(err error) { done <- err }}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	slot.Inbox.Put(o)
 	select {
 	case err := <-done:
 		return err

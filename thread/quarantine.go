@@ -68,16 +68,25 @@ const (
 
 // Order is a message to the loop: a remedy for one task. Done is called once, on the loop's goroutine, and must not block:
 // with nil when the record is passed and that is committed; with the failure of the try, a *task.ProcessError; with
-// ErrNotQuarantined or ErrOrderPending; or with ErrOrderLost if the incarnation, or its right to the task, ends before.
+// ErrNotQuarantined, ErrOtherRecord or ErrOrderPending; or with ErrOrderLost if the incarnation, or its right to the task, ends before.
 type Order struct {
 	Task   record.TaskID
 	Remedy Remedy
-	Done   func(error)
+	// Only, if not nil, names the record that is meant.
+	Only *Place
+	Done func(error)
+}
+
+// Place is where a record is.
+type Place struct {
+	Source record.TopicPartition
+	Offset int64
 }
 
 // What an Order can end in.
 var (
 	ErrNotQuarantined = errors.New("thread: the task is not in quarantine: nothing of it has failed twice in a row")
+	ErrOtherRecord    = errors.New("thread: the task is in quarantine at another record than the order names")
 	ErrOrderPending   = errors.New("thread: the order before this one is not carried out yet")
 	ErrOrderLost      = errors.New("thread: the thread was restarted, or has lost the task, before the record was dealt with: ask again")
 )
@@ -275,6 +284,8 @@ func (l *Loop) onOrder(o Order) {
 		o.Done(ErrOrderPending)
 	case l.slot.quarantine[o.Task] == nil:
 		o.Done(ErrNotQuarantined)
+	case o.Only != nil && *o.Only != Place{l.slot.quarantine[o.Task].Source, l.slot.quarantine[o.Task].Offset}:
+		o.Done(ErrOtherRecord)
 	default:
 		l.alone.orders[o.Task] = o
 	}
