@@ -204,7 +204,8 @@ func (n *Node) Partitions(ctx context.Context, store string) (int32, error) {
 	return n.router.Partitions(ctx, store)
 }
 
-// Handler serves /livez, /readyz and the stores over HTTP; see package httpapi for its answers.
+// Handler serves /livez, /readyz, the stores, and what an operator needs (the tree, tasks in quarantine and orders about
+// them) over HTTP; see package httpapi for its answers.
 func (n *Node) Handler() http.Handler {
 	var stores []httpapi.Store
 	for _, s := range n.topology.SubTopologies {
@@ -215,7 +216,7 @@ func (n *Node) Handler() http.Handler {
 	for i := range n.topology.Globals {
 		stores = append(stores, asText(&n.topology.Globals[i].StoreSpec))
 	}
-	return httpapi.Handler(n, stores)
+	return httpapi.Handler(operator{n}, stores)
 }
 
 func asText(st *topology.StoreSpec) httpapi.Store {

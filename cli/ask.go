@@ -107,10 +107,19 @@ func (a *asker) close() { a.client.CloseIdleConnections() }
 
 // get asks for a path and follows owners. absent is the answer of a key that is not there.
 func (a *asker) get(ctx context.Context, path string) (body []byte, err error) {
+	return a.ask(ctx, http.MethodGet, path, nil)
+}
+
+// post gives an order.
+func (a *asker) post(ctx context.Context, path string, order []byte) (body []byte, err error) {
+	return a.ask(ctx, http.MethodPost, path, order)
+}
+
+func (a *asker) ask(ctx context.Context, method, path string, order []byte) (body []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
 	for hop := 0; ; hop++ {
-		status, body, err := a.once(ctx, path)
+		status, body, err := a.once(ctx, method, path, order)
 		if err != nil {
 			return nil, a.unreachable(ctx, err)
 		}
@@ -136,10 +145,13 @@ func (a *asker) get(ctx context.Context, path string) (body []byte, err error) {
 	}
 }
 
-func (a *asker) once(ctx context.Context, path string) (status int, body []byte, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.scheme+"://"+a.address+path, nil)
+func (a *asker) once(ctx context.Context, method, path string, order []byte) (status int, body []byte, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, a.scheme+"://"+a.address+path, bytes.NewReader(order))
 	if err != nil {
 		return 0, nil, err
+	}
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/json")
 	}
 	if a.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+a.Token)

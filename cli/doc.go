@@ -12,6 +12,12 @@
 // that touch the time between --since and --until. They print a table, whose columns are those of its first thousand
 // entries, or with -o json what the node answers (entries: one a line).
 //
+// "tree" prints what is in the node: path, state, incarnation, restarts, mailbox, flags and last cause. "task list" prints the
+// tasks that keep failing at one record, and "task skip", "task retry" and "task dead-letter", with the task and the record as
+// "task list" prints them, say what is to be done with it, and return when that is committed. A node takes such orders from
+// its own machine only. One that it does not carry out ends with the exit code of its class as questions do: 13 if the task is
+// not in quarantine, or at another record than was named.
+//
 // What a caller may rely on:
 //
 //  1. Settings come from flags, then from environment variables (MILLRACE_STATE_DIR for --state-dir), then from a

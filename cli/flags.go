@@ -21,6 +21,8 @@ type grammar struct {
 	Scan   scanCmd   `cmd:"" help:"Ask a node for entries, partition by partition in the order of their keys."`
 	Stores storesCmd `cmd:"" help:"Ask a node which stores there are."`
 	Owners ownersCmd `cmd:"" help:"Ask a node who has a store's partitions, or the one of a key."`
+	Tree   treeCmd   `cmd:"" help:"Ask a node what is in it: states, incarnations, last causes, mailboxes, restarts."`
+	Task   taskCmd   `cmd:"" help:"Tasks that keep failing at one record: list them, and say what is to be done."`
 }
 
 // settings are what "dev" and "run" have in common.

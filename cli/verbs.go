@@ -55,6 +55,11 @@ func (g *grammar) asks(verb string, out io.Writer) *question {
 		return &question{g.Scan.asking, &g.Scan.Store, out, g.Scan.ask}
 	case "stores":
 		return &question{g.Stores.asking, nil, out, g.Stores.ask}
+	case "tree":
+		return &question{g.Tree.asking, nil, out, g.Tree.ask}
+	case "task":
+		asking, ask := g.Task.asks(strings.Fields(verb)[1:])
+		return &question{asking, nil, out, ask}
 	case "owners":
 		g.Owners.keyed = strings.Contains(verb, "<key>")
 		return &question{g.Owners.asking, &g.Owners.Store, out, g.Owners.ask}

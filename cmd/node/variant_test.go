@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"os"
 	"strings"
 
 	"github.com/millrace-io/millrace/cli"
@@ -36,7 +38,12 @@ func (k *keeper) Close() error { return nil }
 
 // variant is an application that has the stores of the name: "counts,latest:text" has a count of each key's records and
 // the last text of each key. They are what an application looks like after a store was added, removed or renamed.
+//
+// "brittle:FILE" counts each key's records, and fails at the value "fail" as long as the file is there.
 func variant(name string) cli.App {
+	if file, ok := strings.CutPrefix(name, "brittle:"); ok {
+		return cli.App{Name: "variant", Topology: func(app string) (*topology.Topology, error) { return brittle(app, file) }}
+	}
 	return cli.App{Name: "variant", Topology: func(app string) (*topology.Topology, error) {
 		b := topology.NewBuilder()
 		in := topology.From(b, events(app))
@@ -50,4 +57,18 @@ func variant(name string) cli.App {
 		}
 		return b.Build()
 	}}
+}
+
+func brittle(app, file string) (*topology.Topology, error) {
+	b := topology.NewBuilder()
+	b.DeadLetterTopic(app + "-dead")
+	b.Always(topology.Production, topology.DeadLetter)
+	checked := topology.Map(topology.From(b, events(app)), func(r record.Record[string, string]) (record.Record[string, string], error) {
+		if _, err := os.Stat(file); err == nil && r.Value == "fail" {
+			return r, errors.New("it is brittle")
+		}
+		return r, nil
+	})
+	topology.Count(checked, topology.NewKeyValueStore("kept", codec.String, codec.Int64))
+	return b.Build()
 }

@@ -20,6 +20,9 @@
 //	GET  /owners/{store}               who has each partition
 //	GET  /owners/{store}/keys/{key}    who has the partition of a key
 //	GET  /progress, /progress/{store}  the restores that are under way
+//	GET  /tree                         everything in the node: state, incarnation, last cause, mailbox, restarts
+//	GET  /tasks                        the tasks that keep failing at one record
+//	POST /tasks/{task}/{remedy}        skip, retry or dead-letter that record, which the body names
 //	POST /ask/{message}                a question of querypb as it is, for package query/remote
 //
 // Keys and values are in their codecs' text form; the keys of windows are written key@start, those of sessions
@@ -42,6 +45,10 @@
 // here, after retry_after seconds; rediscover, at the owner if that is known; elsewhere; or never. Status gives its status
 // code by its kind. No document holds a path, an address list or an error text of the host; the causes of failed threads are
 // in the health for callers on the node's own machine only.
+//
+// An order is taken from the node's own machine only, not from a page of another origin in a browser there, and for the record
+// that its body names: if the task is at another one by now, it is OtherRecord. It is answered when it is committed. Its
+// failures are problem documents of the type urn:millrace:order:<kind>.
 //
 // Every size, count and time is bounded: see the constants. Server makes a server with those of connections.
 package httpapi

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"net"
 	"net/http"
 
 	"github.com/millrace-io/millrace/lifecycle"
@@ -10,6 +9,8 @@ import (
 type health struct {
 	State   string         `json:"state"`
 	Threads []threadHealth `json:"threads"`
+	// Quarantined are the tasks that fail at one record again and again.
+	Quarantined []Quarantined `json:"quarantined,omitempty"`
 }
 
 type threadHealth struct {
@@ -23,8 +24,7 @@ type threadHealth struct {
 
 // health tells causes on this machine only: their text may hold paths and addresses of it.
 func (h *handler) health(r *http.Request) health {
-	host, _, _ := net.SplitHostPort(r.RemoteAddr)
-	here := net.ParseIP(host).IsLoopback()
+	here := local(r)
 	out := health{State: h.node.State().String(), Threads: []threadHealth{}}
 	for _, t := range h.node.Threads() {
 		th := threadHealth{Name: t.Name, State: t.State.String(), Epoch: t.Epoch, Stuck: t.Stuck}
@@ -35,6 +35,9 @@ func (h *handler) health(r *http.Request) health {
 			th.Cause = "it has failed; the node's log says why"
 		}
 		out.Threads = append(out.Threads, th)
+	}
+	if o, ok := h.node.(Operator); ok {
+		out.Quarantined = told(o, r)
 	}
 	return out
 }

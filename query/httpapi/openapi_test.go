@@ -140,7 +140,7 @@ func requests(t *testing.T) (all []*http.Request) {
 		"/stores/counts/all", "/stores/counts/range?from=a&to=b&limit=3", "/stores/counts/prefix?prefix=a", "/stores/counts/count", "/stores/counts/count?approximate=true",
 		"/stores/perTen/windows?key_from=a&key_to=b&from=1&to=9&reverse=true", "/stores/perTen/windows", "/stores/perTen/windows/a?time=5", "/stores/perTen/keys/a@5",
 		"/stores/visits/sessions", "/stores/visits/sessions/a?earliest_end=1&latest_start=9&limit=2", "/stores/visits/keys/a@5..6",
-		"/owners/counts", "/owners/counts/keys/the", "/progress", "/progress/counts"} {
+		"/owners/counts", "/owners/counts/keys/the", "/progress", "/progress/counts", "/tree", "/tasks"} {
 		all = append(all, httptest.NewRequest("GET", path, nil))
 	}
 	post := func(path, contentType, body string) {
@@ -150,13 +150,14 @@ func requests(t *testing.T) (all []*http.Request) {
 	}
 	post("/stores/counts/keys", "application/json", `{"keys": ["a", "absent"]}`)
 	post("/ask/Get", httpapi.ProtobufType, string(question))
+	all = append(all, order("/tasks/0_3/skip", confirmation))
 	return all
 }
 
 // Every answer, and every failure of every kind at every route, is as the description says.
 func TestAnswersMatchTheDescription(t *testing.T) {
 	_, router := described(t)
-	check := func(n *full) (routes map[string]bool) {
+	check := func(n *operated) (routes map[string]bool) {
 		routes = map[string]bool{}
 		for _, r := range requests(t) {
 			what := fmt.Sprint(r.Method, " ", r.URL, " ", n.failure)
@@ -185,12 +186,16 @@ func TestAnswersMatchTheDescription(t *testing.T) {
 		return routes
 	}
 	running := fake{state: lifecycle.NodeRunning, threads: []lifecycle.ThreadStatus{{Name: "thread-1", Cause: errors.New("broken")}}}
-	if routes := check(&full{fake: running}); len(routes) != len(httpapi.Routes()) {
+	if routes := check(&operated{full: full{fake: running}}); len(routes) != len(httpapi.Routes()) {
 		t.Errorf("only %v were tried", routes)
 	}
 	for _, k := range query.Kinds() {
 		f := query.New(k, "counts", 2)
 		f.Owner = "there:1"
-		check(&full{failure: f, fake: running})
+		check(&operated{full: full{failure: f, fake: running}})
+	}
+	for _, k := range []httpapi.OrderKind{httpapi.TaskNotHere, httpapi.NotQuarantined, httpapi.OtherRecord, httpapi.OrderPending, httpapi.OrderLost,
+		httpapi.RecordFails, httpapi.NoDeadLetter, httpapi.OrderUnknown, httpapi.NotAllowed, httpapi.NoOperator} {
+		check(&operated{full: full{fake: running, failure: query.New(query.StoreFailure, "counts", 2)}, refusal: &httpapi.OrderError{Kind: k, Detail: "why"}})
 	}
 }

@@ -33,6 +33,9 @@ var routes = []route{
 	{"GET", "/owners/{store}/keys/{key...}", func(h *handler) http.HandlerFunc { return h.owner }},
 	{"GET", "/progress", func(h *handler) http.HandlerFunc { return h.progress }},
 	{"GET", "/progress/{store}", func(h *handler) http.HandlerFunc { return h.progress }},
+	{"GET", "/tree", func(h *handler) http.HandlerFunc { return h.tree }},
+	{"GET", "/tasks", func(h *handler) http.HandlerFunc { return h.tasks }},
+	{"POST", "/tasks/{task}/{remedy}", func(h *handler) http.HandlerFunc { return h.order }},
 	{"POST", "/ask/{message}", func(h *handler) http.HandlerFunc { return h.ask }},
 }
 
