@@ -21,7 +21,6 @@ import (
 )
 
 const (
-	app  = "driver"
 	root = "/state"
 	// only is the name of the one thread that there is none of.
 	only = "thread-1"
@@ -35,6 +34,7 @@ type Driver struct {
 	topics   *topics
 	plan     *plan.Plan
 	works    []*work
+	globals  []*globalWork
 	clock    clock
 	fs       *vfs.MemFS
 	dir      *store.Directory
@@ -49,7 +49,7 @@ var _ query.Client = (*Driver)(nil)
 // processor's Init returns. The Driver is closed when the test ends.
 func NewDriver(tb TB, t *topology.Topology, opts ...DriverOption) *Driver {
 	tb.Helper()
-	d := &Driver{tb: tb, opts: defaults(), topics: newTopics(), fs: vfs.NewCrashableMem()}
+	d := &Driver{tb: tb, opts: defaults(), topics: newTopics(), fs: memory()}
 	for _, o := range opts {
 		o(&d.opts)
 	}
@@ -57,10 +57,7 @@ func NewDriver(tb TB, t *topology.Topology, opts ...DriverOption) *Driver {
 	if t == nil {
 		tb.Fatalf("millracetest: the topology is nil: build one with topology.NewBuilder")
 	}
-	d.topology = t.Bind(app)
-	if names := d.topology.Globals; len(names) > 0 {
-		tb.Fatalf("millracetest: the topology has %d global stores, which a Driver does not run: use a Cluster", len(names))
-	}
+	d.topology = t.Bind(d.opts.app)
 	if err := d.start(); err != nil {
 		tb.Fatalf("millracetest: %v", err)
 	}
@@ -68,17 +65,20 @@ func NewDriver(tb TB, t *topology.Topology, opts ...DriverOption) *Driver {
 	return d
 }
 
+func memory() *vfs.MemFS { return vfs.NewCrashableMem() }
+
 // start makes topics, tasks and the actors that answer.
 func (d *Driver) start() error {
 	if err := d.createTopics(); err != nil {
 		return err
 	}
-	d.plan = plan.New(app, d.topology, d.topics.counts)
+	d.plan = plan.New(d.opts.app, d.topology, d.topics.counts)
 	d.system = actors.NewSystem(d.opts.logger)
-	d.router = router.New(d.system, app, router.Options{})
+	d.router = router.New(d.system, d.opts.app, router.Options{})
 	d.router.Declare(d.declared())
 	d.router.Node(lifecycle.NodeCreated)
 	d.router.Node(lifecycle.NodeRebalancing)
+	d.createGlobals()
 	d.createWorks()
 	if err := d.open(); err != nil {
 		return err
@@ -93,31 +93,42 @@ func (d *Driver) declared() (infos []router.StoreInfo) {
 			infos = append(infos, router.StoreInfo{Name: st.Name, Kind: st.Kind, KeyCodec: st.KeyCodec, ValueCodec: st.ValueCodec})
 		}
 	}
+	for _, g := range d.topology.Globals {
+		infos = append(infos, router.StoreInfo{Name: g.Name, Kind: g.Kind, KeyCodec: g.KeyCodec, ValueCodec: g.ValueCodec, Global: true})
+	}
 	return infos
 }
 
+// external are the topics that the topology reads and writes and that are not its own.
+func (d *Driver) external() (topics []string) {
+	for _, s := range d.topology.SubTopologies {
+		for _, src := range s.Sources {
+			if !src.Internal {
+				topics = append(topics, src.Topic)
+			}
+		}
+		for _, sink := range s.Sinks {
+			if !sink.Internal {
+				topics = append(topics, sink.Topic)
+			}
+		}
+	}
+	for _, g := range d.topology.Globals {
+		topics = append(topics, g.Topic)
+	}
+	if topic := d.topology.Handlers().DeadLetterTopic; topic != "" {
+		topics = append(topics, topic)
+	}
+	return topics
+}
+
 func (d *Driver) createTopics() error {
-	external := func(topic string) {
+	for _, topic := range d.external() {
 		n, ok := d.opts.partitions[topic]
 		if !ok {
 			n = d.opts.def
 		}
 		d.topics.counts[topic] = n
-	}
-	for _, s := range d.topology.SubTopologies {
-		for _, src := range s.Sources {
-			if !src.Internal {
-				external(src.Topic)
-			}
-		}
-		for _, sink := range s.Sinks {
-			if !sink.Internal {
-				external(sink.Topic)
-			}
-		}
-	}
-	if topic := d.topology.Handlers().DeadLetterTopic; topic != "" {
-		external(topic)
 	}
 	for topic, n := range d.opts.partitions {
 		if _, ok := d.topics.counts[topic]; !ok || n < 1 {
@@ -136,9 +147,14 @@ func (d *Driver) createTopics() error {
 
 // open starts every task on what is on disk and what the changelogs have.
 func (d *Driver) open() (err error) {
-	d.dir, err = store.OpenDirectory(root, app, store.DirectoryOptions{FS: d.fs, CacheBytes: d.opts.cacheBytes, Logger: d.opts.logger, Now: d.clock.now})
+	d.dir, err = store.OpenDirectory(root, d.opts.app, store.DirectoryOptions{FS: d.fs, CacheBytes: d.opts.cacheBytes, Logger: d.opts.logger, Now: d.clock.now})
 	if err != nil {
 		return err
+	}
+	for _, g := range d.globals {
+		if err := g.open(); err != nil {
+			return err
+		}
 	}
 	d.router.Thread(lifecycle.ThreadStatus{Name: only, State: lifecycle.ThreadRebalancing, Since: d.clock.now()})
 	for _, w := range d.works {
@@ -155,6 +171,9 @@ func (d *Driver) stop() error {
 	var all []error
 	for _, w := range d.works {
 		all = append(all, w.close())
+	}
+	for _, g := range d.globals {
+		all = append(all, g.close())
 	}
 	return errors.Join(append(all, d.dir.Close())...)
 }
@@ -189,7 +208,7 @@ func (d *Driver) Crash() {
 
 // LoseState starts every task on an empty disk: all that a store holds comes back from its changelog, and a store without
 // one is empty.
-func (d *Driver) LoseState() { d.tb.Helper(); d.again(func() { d.fs = vfs.NewCrashableMem() }) }
+func (d *Driver) LoseState() { d.tb.Helper(); d.again(func() { d.fs = memory() }) }
 
 func (d *Driver) again(disk func()) {
 	d.tb.Helper()
@@ -218,7 +237,9 @@ func (d *Driver) TryAdvance(by time.Duration) error {
 	return d.run()
 }
 
-// Run processes what is there, which is nothing but what a failure has left. Its error is a *task.ProcessError.
+// Run processes what is there, which is nothing but what a failure has left. Its error is a *task.ProcessError, or the
+// *millrace.GlobalRecordError of a record that a global store cannot read: the tasks wait for the store then, as those of a
+// node do.
 func (d *Driver) Run() error { return d.run() }
 
 // Ask implements query.Client. The stores go by the Driver's time, and a deadline by the caller's: ctx alone keeps it.

@@ -21,10 +21,12 @@ type options struct {
 	now        time.Time
 	logger     *slog.Logger
 	cacheBytes int64
+	// app is the application id.
+	app string
 }
 
 func defaults() options {
-	return options{partitions: map[string]int32{}, def: 1, now: time.UnixMilli(0), logger: slog.New(slog.DiscardHandler), cacheBytes: 16 << 20}
+	return options{partitions: map[string]int32{}, def: 1, now: time.UnixMilli(0), logger: slog.New(slog.DiscardHandler), cacheBytes: 16 << 20, app: "driver"}
 }
 
 // Partitions gives an external topic n partitions; without it a topic has one, or as many as AllPartitions says.

@@ -57,8 +57,7 @@ func Send[K, V any](d *Driver, to topology.Topic[K, V], records ...Record[K, V])
 	}
 }
 
-// TrySend is Send for a test of a failure. Its error is a *task.ProcessError, with others joined to it if other tasks failed
-// too, or says which record cannot be written, in which case none was.
+// TrySend is Send for a test of a failure. Its error is Run's, with others joined to it if other tasks failed too, or says which record cannot be written, in which case none was.
 func TrySend[K, V any](d *Driver, to topology.Topic[K, V], records ...Record[K, V]) error {
 	n, ok := d.topics.counts[to.Name()]
 	if !ok {

@@ -42,7 +42,7 @@ func (d *Driver) createWorks() {
 		for _, st := range s.Stores {
 			d.router.SetPartitions(st.Name, n)
 			if st.Changelog {
-				d.topics.counts[topology.ChangelogTopic(app, st.Name)] = n
+				d.topics.counts[topology.ChangelogTopic(d.opts.app, st.Name)] = n
 			}
 		}
 		for i := range n {
@@ -85,7 +85,7 @@ func (w *work) open() (err error) {
 
 func (w *work) config() task.Config {
 	cfg := w.d.plan.TaskConfig(w.id)
-	cfg.State, cfg.Producer, cfg.CacheBytes = plan.State{TaskState: w.state}, &w.sends, w.d.opts.cacheBytes
+	cfg.State, cfg.Producer, cfg.CacheBytes, cfg.Global = plan.State{TaskState: w.state}, &w.sends, w.d.opts.cacheBytes, w.d.global
 	return cfg
 }
 
@@ -196,6 +196,13 @@ func (d *Driver) run() (failure error) {
 	failed := map[*work]bool{}
 	for moved := true; moved; {
 		moved = false
+		for _, g := range d.globals {
+			m, err := g.run()
+			if err != nil {
+				return errors.Join(failure, err)
+			}
+			moved = moved || m
+		}
 		for _, w := range d.works {
 			if failed[w] {
 				continue
