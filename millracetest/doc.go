@@ -11,6 +11,7 @@
 //   - A record whose processing fails takes nothing with it: outputs, changelog and stores are as before, and it is tried
 //     again by whatever runs the topology next, as supervision would. With a handler that skips it, it is passed.
 //   - [Driver.Restart], [Driver.Crash] and [Driver.LoseState] end every task and start it again on what a disk would have.
+//   - A global store has everything that was sent to its topic before a task is given the next record.
 //   - Time moves by [Driver.Advance] alone. Punctuations on the wall clock happen there.
 //
 // A Driver belongs to one goroutine, but for its questions, which any goroutine may ask.
@@ -19,8 +20,18 @@
 //
 // A [Cluster] is an application of real nodes on the embedded broker. Each [Member] can be stopped, killed, paused, and cut
 // off, and has [Faults] of its own, which decide what happens at the points of package fault: an error, a panic, a delay,
-// a wait. Its [Probe] keeps everything that the node publishes, so that a test can say what must have been seen, and prints
-// it as a transcript when it was not.
+// a wait, or a crash. Those of the disk are in the file system under the stores. A Member's [Probe] keeps everything that the
+// node publishes, and its answers to questions that are asked through the Member, so that a test can say what must have been
+// seen, and prints it as a transcript when it was not.
+//
+// # Knowing what is right
+//
+// An [Oracle] runs the topology by itself, on what the cluster's topics hold, and [Check] compares: every committed output is
+// there once and in its key's order; each changelog's fold, the store that one member serves, and the reference are the same;
+// the group has committed the end of each source, and no transaction is open; every state and every transition that was
+// published is in a table of package lifecycle; no answer has gone back behind an earlier one; and each fault that was
+// planned has fired. [Expect] and [ExpectLast] add a reference that is not the topology's own doing. [CheckClosed] ends the
+// cluster, and looks for goroutines, files and locks that are left.
 //
 // Nothing here sleeps: a test waits for a state, an event, or a fault that has fired, and fails after [Patience].
 package millracetest

@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/record"
 )
 
-// Probe keeps what a node has published: every transition of the node, its threads, tasks and stores.
+// Probe keeps what a node has published, every transition of the node, its threads, tasks and stores, and what it has
+// answered to questions that were asked through its Member.
 //
-// The mutex protects the events: one goroutine adds them, and the test reads.
+// The mutex protects events and replies: goroutines of the node and of the test add them, and the test reads.
 type Probe struct {
 	name   string
 	cancel context.CancelFunc
@@ -22,6 +24,10 @@ type Probe struct {
 	mu      sync.Mutex
 	events  []millrace.Event
 	changed chan struct{}
+	replies []Reply
+	// positions is up to where answers were, by store; back are those that were before.
+	positions map[string]record.Position
+	back      []Violation
 }
 
 func watch(m *Member) *Probe {

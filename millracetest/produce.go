@@ -66,7 +66,7 @@ func Consume[K, V any](c *Cluster, from topology.Topic[K, V]) (all []Output[K, V
 	}
 	for p := range infos[from.Name()].Partitions {
 		tp := record.TopicPartition{Topic: from.Name(), Partition: p}
-		raw, err := c.committed(ctx, tp)
+		raw, _, err := c.committed(ctx, tp)
 		if err != nil {
 			c.tb.Fatalf("millracetest: reading %s: %v", tp, err)
 		}
@@ -81,15 +81,16 @@ func Consume[K, V any](c *Cluster, from topology.Topic[K, V]) (all []Output[K, V
 	return all
 }
 
-func (c *Cluster) committed(ctx context.Context, tp record.TopicPartition) (all []record.Raw, err error) {
+// committed are the records that a reader of committed ones finds, and where the log starts.
+func (c *Cluster) committed(ctx context.Context, tp record.TopicPartition) (all []record.Raw, start int64, err error) {
 	r, err := kafka.NewChangelog(kafka.Config{Brokers: c.Brokers()})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer r.Close()
 	ends, err := r.Ends(ctx, []record.TopicPartition{tp})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	err = r.Read(ctx, tp, ends[tp].Start, ends[tp].HighWatermark, true, func(b broker.Batch) error {
 		for _, rec := range b.Records {
@@ -97,5 +98,5 @@ func (c *Cluster) committed(ctx context.Context, tp record.TopicPartition) (all 
 		}
 		return nil
 	})
-	return all, err
+	return all, ends[tp].Start, err
 }
