@@ -31,6 +31,8 @@ type matrixNode struct {
 	App, State string
 	// Ends: a failure of a thread ends the node. Patient: a thread that has failed waits for hours.
 	Ends, Patient bool
+	// Global: it has the global store.
+	Global bool
 }
 
 const matrixVariable = "MILLRACE_MATRIX_NODE"
@@ -50,7 +52,7 @@ func TestMatrixNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &matrixChild{blocks: map[string]chan struct{}{}}
-	if c.node, err = millrace.New(s.App, c.topology(t, s.App), s.options(l.Addr().String())...); err != nil {
+	if c.node, err = millrace.New(s.App, c.topology(t, &s), s.options(l.Addr().String())...); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Println("listens on", l.Addr())
@@ -94,9 +96,9 @@ var (
 
 // topology counts lines by key. A line that says "poison" breaks the thread, one that says "slip" the first time, and one
 // that begins with "block" holds it until the parent lets it go on.
-func (c *matrixChild) topology(t *testing.T, app string) *topology.Topology {
+func (c *matrixChild) topology(t *testing.T, s *matrixNode) *topology.Topology {
 	b := topology.NewBuilder()
-	lines := topology.From(b, topology.NewTopic(matrixTopic(app), codec.String, codec.String))
+	lines := topology.From(b, topology.NewTopic(matrixTopic(s.App), codec.String, codec.String))
 	topology.Count(topology.Filter(lines, func(r record.Record[string, string]) bool {
 		switch {
 		case r.Value == "poison":
@@ -108,6 +110,9 @@ func (c *matrixChild) topology(t *testing.T, app string) *topology.Topology {
 		}
 		return true
 	}), matrixCounts)
+	if s.Global {
+		b.AddGlobalStore(matrixCountries(s.App, newMoody(c)))
+	}
 	top, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
@@ -117,15 +122,16 @@ func (c *matrixChild) topology(t *testing.T, app string) *topology.Topology {
 
 // matrixStatus is what a child says of itself.
 type matrixStatus struct {
-	State string
-	Owned int
+	State   string
+	Owned   int
+	Threads map[string]matrixThread
 }
 
 func (c *matrixChild) door() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /ask/", c.node.Handler())
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		json.NewEncoder(w).Encode(matrixStatus{c.node.State().String(), len(c.node.Owned())})
+		json.NewEncoder(w).Encode(matrixStatus{c.node.State().String(), len(c.node.Owned()), asMatrixThreads(c.node.Threads())})
 	})
 	mux.HandleFunc("POST /run", func(http.ResponseWriter, *http.Request) { go c.node.Run(context.Background()) })
 	mux.HandleFunc("POST /shutdown", func(http.ResponseWriter, *http.Request) { go c.node.Shutdown(context.Background()) })

@@ -61,6 +61,9 @@ type scene struct {
 	partition   int32
 	view        *query.View[string, int64]
 	scan        *query.KeyValueIterator[string, int64]
+	// global: the nodes have the global store, and globalView is a View of it.
+	global     bool
+	globalView *query.View[string, string]
 }
 
 func newScene(t *testing.T, c *realkafka.Cluster, app string) *scene {
@@ -76,13 +79,21 @@ func newScene(t *testing.T, c *realkafka.Cluster, app string) *scene {
 		t.Fatal(err)
 	}
 	for p := range int32(2) {
-		client := wire.New(c.Brokers())
-		t.Cleanup(client.Close)
-		if s.w[p], err = client.NewProducer(ctx, s.source(p)); err != nil {
-			t.Fatal(err)
-		}
+		s.w[p] = s.producer(s.source(p))
 	}
 	return s
+}
+
+// producer is a new one for a partition.
+func (s *scene) producer(tp record.TopicPartition) *wire.Producer {
+	s.t.Helper()
+	client := wire.New(s.c.Brokers())
+	s.t.Cleanup(client.Close)
+	w, err := client.NewProducer(s.ctx, tp)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return w
 }
 
 func (s *scene) source(p int32) record.TopicPartition {
@@ -126,7 +137,7 @@ func (s *scene) fill() {
 // create has a process with a node that does not run asked.
 func (s *scene) create(change ...func(*matrixNode)) *remote {
 	s.t.Helper()
-	n := matrixNode{Brokers: s.c.Brokers(), App: s.app, State: s.t.TempDir()}
+	n := matrixNode{Brokers: s.c.Brokers(), App: s.app, State: s.t.TempDir(), Global: s.global}
 	for _, f := range change {
 		f(&n)
 	}
@@ -237,6 +248,12 @@ func (s *scene) ask(how matrix.Ask) (err error) {
 		_, err = s.scan.Next()
 	case matrix.Locate:
 		_, err = query.Locate(ctx, c, matrixCounts, key)
+	case matrix.OpenGlobal:
+		_, err = query.Open(ctx, c, matrixCountries(s.app, codec.String))
+	case matrix.GetGlobal:
+		_, _, err = query.Get(ctx, c, matrixCountries(s.app, codec.String), key)
+	case matrix.GetOfGlobalView:
+		_, _, err = s.globalView.Get(ctx, key)
 	default:
 		s.t.Fatalf("%q is not a way to ask here", how)
 	}

@@ -46,6 +46,15 @@ var processTransitions = map[string]func(*scene){
 	"r10-type-mismatch/running":     (*scene).isRunning,
 	"r10-type-mismatch/stopped":     with(nil, (*scene).stopped),
 
+	"r11-global-closed/created":                       globally((*scene).created),
+	"r11-global-closed/bootstrapped":                  globally((*scene).bootstrapped),
+	"r11-global-closed/served before the threads run": globally((*scene).globalBeforeThreads),
+	"r11-global-closed/replacement pending":           globally((*scene).globalPending),
+	"r11-global-closed/opened anew":                   globally(with((*scene).openGlobal, (*scene).globalAnew)),
+	"r11-global-closed/stopping, acquire":             globally(with(nil, (*scene).stopping)),
+	"r11-global-closed/stopping":                      globally(with((*scene).openGlobal, (*scene).stopping)),
+	"r11-global-closed/given up":                      globally((*scene).globalGivenUp),
+
 	"r12-stopping-acquire/open": with(nil, (*scene).stopping),
 	"r12-stopping-acquire/get":  with(nil, (*scene).stopping),
 	"r13-stopping-read/view":    with((*scene).openView, (*scene).stopping),
