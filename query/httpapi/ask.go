@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -13,8 +15,12 @@ import (
 	"github.com/millrace-io/millrace/query/querypb"
 )
 
-// ProtobufType is the media type of questions and replies of querypb.
-const ProtobufType = "application/x-protobuf"
+// ProtobufType is the media type of questions and replies of querypb. A question may come as BytesType too, from a caller
+// that can send bytes but has no name for these.
+const (
+	ProtobufType = "application/x-protobuf"
+	BytesType    = "application/octet-stream"
+)
 
 // messages are the questions of querypb by their names in the path of /ask.
 var messages = func() map[string]func() query.Question {
@@ -41,7 +47,7 @@ func (h *handler) ask(w http.ResponseWriter, r *http.Request) {
 		fail(w, query.Invalid("", query.NoPartition, "there is no question of that name: use a message of querypb, such as Get"))
 		return
 	}
-	body, f := readBody(w, r, ProtobufType)
+	body, f := readBody(w, r, ProtobufType, BytesType)
 	if f != nil {
 		fail(w, f)
 		return
@@ -68,10 +74,10 @@ func (h *handler) ask(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(encoded) // the client has gone: nobody to tell
 }
 
-// readBody reads at most MaxBodyBytes of the given type.
-func readBody(w http.ResponseWriter, r *http.Request, contentType string) ([]byte, *query.Failure) {
-	if got := r.Header.Get("Content-Type"); got != contentType {
-		return nil, query.Invalid("", query.NoPartition, "the body is of another type than "+contentType)
+// readBody reads at most MaxBodyBytes of one of the given types.
+func readBody(w http.ResponseWriter, r *http.Request, types ...string) ([]byte, *query.Failure) {
+	if !slices.Contains(types, r.Header.Get("Content-Type")) {
+		return nil, query.Invalid("", query.NoPartition, "the body is of another type than "+strings.Join(types, " or "))
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes))
 	if err != nil {

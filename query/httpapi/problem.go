@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -80,6 +81,10 @@ func fail(w http.ResponseWriter, err error) {
 // always answered, and at once.
 func problems(mux *http.ServeMux, slots chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if status := tooLong(r); status != 0 {
+			refuse(w, status, fmt.Sprintf("the limit is %d bytes: send long keys in the body of a POST to /stores/{store}/keys", MaxHeaderBytes))
+			return
+		}
 		if strings.HasSuffix(r.URL.Path, "z") && (r.URL.Path == "/livez" || r.URL.Path == "/readyz") {
 			mux.ServeHTTP(&unrouted{ResponseWriter: w, request: r}, r)
 			return
@@ -116,8 +121,30 @@ func (u *unrouted) WriteHeader(status int) {
 		return
 	}
 	u.replaced = true
-	write(u.ResponseWriter, status, "application/problem+json", problem{Type: "about:blank", Title: http.StatusText(status), Status: status,
-		Detail: "there is nothing at this path for this method: /openapi.yaml describes what there is", Retry: query.Never.String()})
+	refuse(u.ResponseWriter, status, "there is nothing at this path for this method: /openapi.yaml describes what there is")
+}
+
+// refuse says that a request is no question at all.
+func refuse(w http.ResponseWriter, status int, detail string) {
+	write(w, status, "application/problem+json", problem{Type: "about:blank", Title: http.StatusText(status), Status: status,
+		Detail: detail, Retry: query.Never.String()})
+}
+
+// tooLong is the status code for a request whose line or headers are over MaxHeaderBytes, or 0.
+func tooLong(r *http.Request) int {
+	if len(r.RequestURI) > MaxHeaderBytes {
+		return http.StatusRequestURITooLong
+	}
+	size := 0
+	for name, values := range r.Header {
+		for _, v := range values {
+			size += len(name) + len(": ") + len(v) + len("\r\n")
+		}
+	}
+	if size > MaxHeaderBytes {
+		return http.StatusRequestHeaderFieldsTooLarge
+	}
+	return 0
 }
 
 // Write implements http.ResponseWriter.

@@ -9,7 +9,8 @@ import (
 
 // What a caller may use of a server that Server makes. A longer key goes into the body of a POST.
 const (
-	// MaxHeaderBytes bounds a request's line and headers, the key in its path included.
+	// MaxHeaderBytes bounds a request's line, the key in its path included, and its headers. What is up to twice as long is
+	// told so by a problem document, 414 or 431; what is longer yet gets net/http's own 431, and the connection is closed.
 	MaxHeaderBytes = 64 << 10
 	// MaxBodyBytes bounds the body of a POST.
 	MaxBodyBytes = 8 << 20
@@ -25,7 +26,7 @@ const (
 
 // Server is an HTTP server for a Handler, with bounds for clients that are slow or greedy.
 func Server(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, MaxHeaderBytes: MaxHeaderBytes, ReadHeaderTimeout: HeaderTime, ReadTimeout: RequestTime,
+	return &http.Server{Handler: h, MaxHeaderBytes: 2 * MaxHeaderBytes, ReadHeaderTimeout: HeaderTime, ReadTimeout: RequestTime,
 		WriteTimeout: AnswerTime, IdleTimeout: IdleTime}
 }
 
@@ -70,6 +71,15 @@ type counted struct {
 	net.Conn
 	places chan struct{}
 	once   sync.Once
+}
+
+// CloseWrite ends what the server sends and not what it takes. net/http does so before it leaves a caller that still sends:
+// without it the caller would see a broken connection and not the answer.
+func (c *counted) CloseWrite() error {
+	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return nil
 }
 
 // Close implements net.Conn.

@@ -109,6 +109,18 @@ func (p *placed) Close() error {
 	return p.Conn.Close()
 }
 
+// CloseWrite ends what the node sends and not what it takes.
+func (p *placed) CloseWrite() error { return closeWrite(p.Conn) }
+
+// closeWrite is CloseWrite of a connection that has it. net/http leaves a caller that still sends in that way: without it
+// the caller would see a broken connection and not the answer.
+func closeWrite(c net.Conn) error {
+	if w, ok := c.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return nil
+}
+
 // begun is a connection of which the first bytes were read.
 type begun struct {
 	net.Conn
@@ -124,6 +136,9 @@ func (b *begun) Read(p []byte) (int, error) {
 	b.head = b.head[n:]
 	return n, nil
 }
+
+// CloseWrite is that of the connection.
+func (b *begun) CloseWrite() error { return closeWrite(b.Conn) }
 
 // side is the listener of one of the two servers.
 type side struct {
