@@ -48,6 +48,15 @@ func (b *binding[K, V]) about(ctx context.Context, partition int32) *querypb.Abo
 
 // ask makes sure that a client's error is a *Failure and its reply a value.
 func (b *binding[K, V]) ask(ctx context.Context, q Question) (*querypb.Reply, error) {
+	r, err := b.asks(ctx, q)
+	if err == nil {
+		b.track(r)
+	}
+	return r, err
+}
+
+// asks is ask without the caller's Tracker, for an answer that may not be used.
+func (b *binding[K, V]) asks(ctx context.Context, q Question) (*querypb.Reply, error) {
 	r, err := b.client.Ask(ctx, q)
 	if err == nil {
 		err = FromReply(r)
@@ -55,10 +64,13 @@ func (b *binding[K, V]) ask(ctx context.Context, q Question) (*querypb.Reply, er
 	if err != nil {
 		return nil, b.typed(err, q.GetAbout().GetPartition())
 	}
+	return r, nil
+}
+
+func (b *binding[K, V]) track(r *querypb.Reply) {
 	if b.opts.tracker != nil {
 		b.opts.tracker.merge(r)
 	}
-	return r, nil
 }
 
 // typed makes a *Failure of the error of a client that does not keep its contract.

@@ -85,6 +85,7 @@ func FuzzReply(f *testing.F) {
 	for _, r := range []*querypb.Reply{{}, query.ToReply(failure), {Answer: &querypb.Reply_Value{}}, {Answer: &querypb.Reply_Page{Page: &querypb.Page{More: true}}},
 		{Answer: &querypb.Reply_Page{Page: &querypb.Page{Entries: []*querypb.Entry{{Key: []byte("k"), Value: make([]byte, 8)}}}}},
 		{Answer: &querypb.Reply_Page{Page: &querypb.Page{More: true, Resume: []byte("k")}}},
+		{Answer: &querypb.Reply_Page{Page: &querypb.Page{Packed: query.AppendEntry(nil, []byte("k"), make([]byte, 8), 7)}}},
 		{Answer: &querypb.Reply_Page{Page: &querypb.Page{Entries: []*querypb.Entry{{Key: record.AppendSessionSuffix([]byte("k"), 1, 2), Value: make([]byte, 8)}}}}},
 		{Answer: &querypb.Reply_Values{Values: &querypb.Values{Values: []*querypb.Value{{Present: true, Value: make([]byte, 8)}}}}},
 		{Answer: &querypb.Reply_Locations{Locations: &querypb.Locations{Locations: []*querypb.Location{{Owner: "x"}}}}}} {

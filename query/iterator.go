@@ -5,7 +5,8 @@ import "context"
 // KeyValueIterator walks over a span: the draft's KeyValueIterator. Every step validates that the store it began on still
 // answers, so the end of the span and the loss of the store are never confused: the one is HasNext without an error, the
 // other a *Failure with the last key delivered, whose Resume goes on. A failure stays. It belongs to one goroutine. Close
-// frees nothing that the collector would not; it is there so that a mistaken use after it is told.
+// ends a question that may be under way for the next page, which would else end by itself, and makes a mistaken use after it
+// be told.
 type KeyValueIterator[K, V any] struct {
 	walk   *walk[K, V]
 	closed bool
@@ -46,7 +47,8 @@ func (it *KeyValueIterator[K, V]) PeekNextKey() (K, error) {
 // Close ends the iterator. What follows fails with IteratorClosed, but for another Close.
 func (it *KeyValueIterator[K, V]) Close() {
 	it.closed = true
-	it.walk.page = nil
+	it.walk.page, it.walk.here = Entries{}, false
+	it.walk.leave()
 }
 
 func (it *KeyValueIterator[K, V]) here() (entry Entry[K, V], err error) {

@@ -48,6 +48,7 @@ func (b *binding[K, V]) scan(ctx context.Context, span Span[K]) iter.Seq2[Entry[
 func (b *binding[K, V]) walks(ctx context.Context, p plan) iter.Seq2[Entry[K, V], error] {
 	return func(yield func(Entry[K, V], error) bool) {
 		s := newWalk(ctx, b, p)
+		defer s.leave()
 		for s.valid() {
 			entry, err := s.entry()
 			if err != nil {
@@ -68,7 +69,9 @@ func (b *binding[K, V]) walks(ctx context.Context, p plan) iter.Seq2[Entry[K, V]
 // the others hold it: a scan never joins two incarnations of a store.
 type walk[K, V any] struct {
 	*binding[K, V]
+	// ctx is outer with the Watch.
 	ctx    context.Context
+	outer  context.Context
 	plan   plan
 	watch  Watch
 	keys   codec.Codec[K]
@@ -77,7 +80,8 @@ type walk[K, V any] struct {
 	begun      bool
 	bounds     bounds
 	partitions []int32 // that are still to be read; the first is being read
-	page       []*querypb.Entry
+	page       Entries
+	here       bool // the scan stands at the entry that page has read
 	more       bool
 	asked      bool // the first partition was asked
 	fetched    time.Time
@@ -89,11 +93,13 @@ type walk[K, V any] struct {
 	at []byte
 	// grown is how many entries the last page was to have.
 	grown int32
+	// ahead is the next page, if it was asked for already.
+	ahead *ahead
 	err   error
 }
 
 func newWalk[K, V any](ctx context.Context, b *binding[K, V], p plan) *walk[K, V] {
-	s := &walk[K, V]{binding: b, plan: p, keys: b.handle.KeyCodec(), values: b.handle.ValueCodec()}
+	s := &walk[K, V]{binding: b, outer: ctx, plan: p, keys: b.handle.KeyCodec(), values: b.handle.ValueCodec()}
 	s.ctx = WithWatch(ctx, &s.watch)
 	return s
 }
@@ -131,45 +137,58 @@ func (s *walk[K, V]) valid() bool {
 		s.err = s.start()
 	}
 	for s.err == nil && len(s.partitions) > 0 {
-		if len(s.page) > 0 {
+		if s.here || s.page.Next() {
+			s.here = true
 			s.err = s.cut(s.validate())
 			return s.err == nil
 		}
-		if s.asked && !s.more {
+		switch {
+		case s.page.Broken():
+			s.err = s.cut(s.unexpected(&querypb.Reply{Partition: s.partitions[0]}))
+		case s.asked && !s.more:
 			s.partitions, s.asked, s.last, s.at, s.epoch = s.partitions[1:], false, nil, nil, 0
-			continue
+		default:
+			s.err = s.cut(s.turn())
 		}
-		s.err = s.cut(s.turn())
 	}
 	return false
 }
 
 // advance leaves the entry: it counts as delivered.
 func (s *walk[K, V]) advance() {
-	s.last, s.page = present(s.page[0].GetKey()), s.page[1:]
+	s.last, s.here = s.page.Key, false
 }
 
 // turn reads the next page.
 func (s *walk[K, V]) turn() error {
-	entries, size := s.size()
-	r, err := s.ask(s.ctx, &querypb.Range{
-		About: s.holding(), From: s.bounds.from, To: s.bounds.to, ToInclusive: s.bounds.through, Reverse: s.opts.reverse,
-		LimitEntries: entries, LimitBytes: size, Resume: s.resume(), Windows: s.bounds.windows,
-	})
-	if err != nil {
-		return err
+	r := s.askedAhead()
+	if r != nil {
+		s.track(r)
+	} else {
+		var err error
+		if r, err = s.ask(s.ctx, s.question()); err != nil {
+			return err
+		}
+		s.fetched = time.Now()
 	}
 	page := r.GetPage()
-	if page == nil || (page.More && len(page.Entries) == 0 && !s.moves(page.Resume)) {
+	if page == nil || (page.More && len(page.Entries)+len(page.Packed) == 0 && !s.moves(page.Resume)) {
 		// A page that promises more, brings nothing and gets nowhere would make the scan turn for ever.
 		return s.unexpected(r)
 	}
 	s.at = page.Resume
-	s.page, s.more, s.asked, s.held, s.epoch = page.Entries, page.More, true, true, r.Epoch
-	if !s.watch.armed() {
-		s.fetched = time.Now()
-	}
+	s.page, s.more, s.asked, s.held, s.epoch = EntriesOf(page), page.More, true, true, r.Epoch
+	s.readAhead()
 	return nil
+}
+
+// question asks for the next page.
+func (s *walk[K, V]) question() *querypb.Range {
+	entries, size := s.size()
+	return &querypb.Range{
+		About: s.holding(), From: s.bounds.from, To: s.bounds.to, ToInclusive: s.bounds.through, Reverse: s.opts.reverse,
+		LimitEntries: entries, LimitBytes: size, Resume: s.resume(), Windows: s.bounds.windows, Packed: true,
+	}
 }
 
 // resume is what the next page is behind.
@@ -231,22 +250,29 @@ func (s *walk[K, V]) validate() error {
 
 // entry is the entry that the scan is at.
 func (s *walk[K, V]) entry() (entry Entry[K, V], err error) {
-	e := s.page[0]
-	if entry.Key, err = s.keys.Decode(present(e.GetKey())); err == nil {
-		entry.Value, err = s.values.Decode(present(e.GetValue()))
+	if entry.Key, err = s.keys.Decode(s.page.Key); err == nil {
+		entry.Value, err = s.values.Decode(s.page.Value)
 	}
 	if err != nil {
 		s.err = s.cut(s.notOurs(s.partitions[0], err))
 		return Entry[K, V]{}, s.err
 	}
-	entry.Timestamp, entry.Partition = e.GetTimestamp(), s.partitions[0]
+	entry.Timestamp, entry.Partition = s.page.Timestamp, s.partitions[0]
 	return entry, nil
 }
 
-// cut puts where the scan was into a failure, in a copy: the client may have kept it.
+// cut puts where the scan was into a failure. It is called at every step, so it is small enough to be inlined.
 func (s *walk[K, V]) cut(err error) error {
+	if err == nil {
+		return nil
+	}
+	return s.cutOff(err)
+}
+
+// cutOff changes a copy of the failure: the client may have kept it.
+func (s *walk[K, V]) cutOff(err error) error {
 	f := (*Failure)(nil)
-	if err == nil || !errors.As(err, &f) {
+	if !errors.As(err, &f) {
 		return err
 	}
 	c := *f

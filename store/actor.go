@@ -24,6 +24,8 @@ type storeActor struct {
 	waiting  waiting
 	stopped  bool
 	rest     *rest
+	// scratch is where packed pages are put together, one at a time.
+	scratch []byte
 }
 
 // NewActorProps makes the actor of one store of a task; spawn it once. It answers querypb.Open, Get, GetMany, Range and

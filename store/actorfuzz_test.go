@@ -35,6 +35,8 @@ func FuzzQuestionToStore(f *testing.F) {
 		_ = system().Root.StopFuture(pid).Wait()
 		closeDir(f, d)
 	})
+	b, _ := proto.Marshal(&querypb.Range{From: []byte("k07"), Packed: true, LimitEntries: 9})
+	f.Add(byte(3), b)
 	for i, q := range []proto.Message{&querypb.Open{}, &querypb.Get{Key: []byte("k01")}, &querypb.GetMany{Keys: [][]byte{[]byte("k01"), {}}},
 		&querypb.Range{From: []byte("k01"), To: []byte("k09"), Reverse: true, LimitEntries: 3, Resume: []byte("k05")}, &querypb.Count{Approximate: true}} {
 		b, _ := proto.Marshal(q)
@@ -89,7 +91,7 @@ func FuzzQuestionAboutWindows(f *testing.F) {
 	})
 	at := int64(minute)
 	for i, q := range []*querypb.Range{{Windows: &querypb.Windows{}}, {Windows: &querypb.Windows{KeyFrom: []byte("a"), KeyTo: []byte("a"), StartFrom: &at}},
-		{Windows: &querypb.Windows{KeyTo: []byte("a\x00"), StartTo: &at}, Reverse: true, LimitEntries: 2}, {Windows: &querypb.Windows{EndFrom: &at, StartTo: &at}, From: []byte("a")}} {
+		{Windows: &querypb.Windows{KeyTo: []byte("a\x00"), StartTo: &at}, Reverse: true, LimitEntries: 2, Packed: true}, {Windows: &querypb.Windows{EndFrom: &at, StartTo: &at}, From: []byte("a")}} {
 		b, _ := proto.Marshal(q)
 		f.Add(byte(i), b)
 	}
@@ -120,10 +122,11 @@ func FuzzQuestionAboutWindows(f *testing.F) {
 			}
 		}
 		page := reply.GetPage()
-		if n := len(page.Entries); n > len(want) || !page.More && n != len(want) {
+		entries := unpacked(t, page)
+		if n := len(entries); n > len(want) || !page.More && n != len(want) {
 			t.Fatalf("%d windows, want %d", n, len(want))
 		}
-		for i, e := range page.Entries {
+		for i, e := range entries {
 			if string(e.Key) != want[i] {
 				t.Fatalf("%x, want %x", e.Key, want[i])
 			}
@@ -144,14 +147,31 @@ func chosenBy(kind string, w *querypb.Windows, b []byte) bool {
 		(w.KeyFrom == nil || bytes.Compare(key, w.KeyFrom) >= 0) && (w.KeyTo == nil || bytes.Compare(key, w.KeyTo) <= 0)
 }
 
+// unpacked are the entries of a page in either form.
+func unpacked(t testing.TB, page *querypb.Page) (all []Entry) {
+	t.Helper()
+	entries := query.EntriesOf(page)
+	for entries.Next() {
+		all = append(all, Entry{Key: entries.Key, Value: entries.Value, Timestamp: entries.Timestamp})
+	}
+	if entries.Broken() {
+		t.Fatalf("%x is no packed page", page.GetPacked())
+	}
+	return all
+}
+
 // fits wants a page to be what its question asks for.
 func fits(t *testing.T, q *querypb.Range, page *querypb.Page) {
 	t.Helper()
-	if n := len(page.Entries); q.LimitEntries > 0 && n > int(q.LimitEntries) || page.More && n == 0 && page.Resume == nil {
+	if q.Packed && len(page.GetEntries()) > 0 || !q.Packed && len(page.GetPacked()) > 0 {
+		t.Fatalf("a page of another form than the one that was asked for: %v", q)
+	}
+	entries := unpacked(t, page)
+	if n := len(entries); q.LimitEntries > 0 && n > int(q.LimitEntries) || page.More && n == 0 && page.Resume == nil {
 		t.Fatalf("%d entries, more: %v, for %v", n, page.More, q)
 	}
 	last := q.Resume
-	for _, e := range page.Entries {
+	for _, e := range entries {
 		c := bytes.Compare(e.Key, last)
 		if last != nil && (c == 0 || c < 0 != q.Reverse) {
 			t.Fatalf("%q after %q", e.Key, last)

@@ -549,7 +549,9 @@ type Range struct {
 	Resume []byte `protobuf:"bytes,8,opt,name=resume,proto3,oneof" json:"resume,omitempty"`
 	// For window and session stores: which of the windows between from and to are meant. The store looks at each window's
 	// own key and times, because their keys interleave in byte order.
-	Windows       *Windows `protobuf:"bytes,9,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
+	Windows *Windows `protobuf:"bytes,9,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
+	// The asker reads Page.packed too; a page may come in either form all the same.
+	Packed        bool `protobuf:"varint,10,opt,name=packed,proto3" json:"packed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -645,6 +647,13 @@ func (x *Range) GetWindows() *Windows {
 		return x.Windows
 	}
 	return nil
+}
+
+func (x *Range) GetPacked() bool {
+	if x != nil {
+		return x.Packed
+	}
+	return false
 }
 
 // Windows chooses among the windows of a window store or a session store. All bounds are included; an absent one is open.
@@ -1186,8 +1195,12 @@ type Page struct {
 	Entries []*Entry               `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	// Whether the scan goes on after the last entry. Ask again with resume = the last entry's key, or resume below if it is set.
 	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
-	// How far the store has looked, if that is behind the last entry. A page of windows may be empty and go on.
-	Resume        []byte `protobuf:"bytes,3,opt,name=resume,proto3,oneof" json:"resume,omitempty"`
+	// How far the store has looked, if that is behind the last entry. A page of windows may be empty and go on. A packed page
+	// that goes on always has it.
+	Resume []byte `protobuf:"bytes,3,opt,name=resume,proto3,oneof" json:"resume,omitempty"`
+	// In the place of entries, if the question allows it: one after the other, each as the length of its key (unsigned
+	// varint), the key, its timestamp (8 bytes, big endian), the length of its value, and the value.
+	Packed        []byte `protobuf:"bytes,4,opt,name=packed,proto3" json:"packed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1239,6 +1252,13 @@ func (x *Page) GetMore() bool {
 func (x *Page) GetResume() []byte {
 	if x != nil {
 		return x.Resume
+	}
+	return nil
+}
+
+func (x *Page) GetPacked() []byte {
+	if x != nil {
+		return x.Packed
 	}
 	return nil
 }
@@ -2273,7 +2293,7 @@ const file_query_proto_rawDesc = "" +
 	"\x04_key\"M\n" +
 	"\aGetMany\x12.\n" +
 	"\x05about\x18\x01 \x01(\v2\x18.millrace.query.v1.AboutR\x05about\x12\x12\n" +
-	"\x04keys\x18\x02 \x03(\fR\x04keys\"\xe7\x02\n" +
+	"\x04keys\x18\x02 \x03(\fR\x04keys\"\xff\x02\n" +
 	"\x05Range\x12.\n" +
 	"\x05about\x18\x01 \x01(\v2\x18.millrace.query.v1.AboutR\x05about\x12\x17\n" +
 	"\x04from\x18\x02 \x01(\fH\x00R\x04from\x88\x01\x01\x12\x13\n" +
@@ -2284,7 +2304,9 @@ const file_query_proto_rawDesc = "" +
 	"\vlimit_bytes\x18\a \x01(\x05R\n" +
 	"limitBytes\x12\x1b\n" +
 	"\x06resume\x18\b \x01(\fH\x02R\x06resume\x88\x01\x01\x129\n" +
-	"\awindows\x18\t \x01(\v2\x1a.millrace.query.v1.WindowsH\x03R\awindows\x88\x01\x01B\a\n" +
+	"\awindows\x18\t \x01(\v2\x1a.millrace.query.v1.WindowsH\x03R\awindows\x88\x01\x01\x12\x16\n" +
+	"\x06packed\x18\n" +
+	" \x01(\bR\x06packedB\a\n" +
 	"\x05_fromB\x05\n" +
 	"\x03_toB\t\n" +
 	"\a_resumeB\n" +
@@ -2332,11 +2354,12 @@ const file_query_proto_rawDesc = "" +
 	"\x05Value\x12\x18\n" +
 	"\apresent\x18\x01 \x01(\bR\apresent\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x1c\n" +
-	"\ttimestamp\x18\x03 \x01(\x03R\ttimestamp\"v\n" +
+	"\ttimestamp\x18\x03 \x01(\x03R\ttimestamp\"\x8e\x01\n" +
 	"\x04Page\x122\n" +
 	"\aentries\x18\x01 \x03(\v2\x18.millrace.query.v1.EntryR\aentries\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x1b\n" +
-	"\x06resume\x18\x03 \x01(\fH\x00R\x06resume\x88\x01\x01B\t\n" +
+	"\x06resume\x18\x03 \x01(\fH\x00R\x06resume\x88\x01\x01\x12\x16\n" +
+	"\x06packed\x18\x04 \x01(\fR\x06packedB\t\n" +
 	"\a_resume\"H\n" +
 	"\n" +
 	"CountReply\x12\x18\n" +
