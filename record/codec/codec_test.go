@@ -130,6 +130,11 @@ func FuzzBool(f *testing.F)   { fuzzDecode(f, Bool) }
 func FuzzString(f *testing.F) { fuzzDecode(f, String) }
 func FuzzBytes(f *testing.F)  { fuzzDecode(f, Bytes) }
 
+func FuzzPlainInt64(f *testing.F)     { fuzzDecode(f, Int64) }
+func FuzzOrderedInt32(f *testing.F)   { fuzzDecode(f, OrderedInt32) }
+func FuzzFloat64(f *testing.F)        { fuzzDecode(f, Float64) }
+func FuzzOrderedFloat64(f *testing.F) { fuzzDecode(f, OrderedFloat64) }
+
 func FuzzJSON(f *testing.F) {
 	f.Add([]byte(`{"X":1}`))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -3,6 +3,7 @@ package codec
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -102,6 +103,37 @@ func ordered[T any](t *testing.T, c Codec[T], g *rapid.Generator[T], compare fun
 func FuzzTimeWindowed(f *testing.F)    { fuzzDecode(f, TimeWindowed(String, time.Minute)) }
 func FuzzSessionWindowed(f *testing.F) { fuzzDecode(f, SessionWindowed(String)) }
 func FuzzTime(f *testing.F)            { fuzzDecode(f, Time) }
+
+// fuzzParse: a text is refused with a typed error, or read as a window that its codec can write, in bytes and as a text that
+// is read as the same window again.
+func fuzzParse[K comparable](f *testing.F, c Codec[record.Windowed[K]]) {
+	for _, s := range []string{"", "@", "7@0", "a@b@60000", "7@1..2", "7@2..1", "7@-1", "7@+1..+2", "@0..0", "7@9223372036854775807", "7@0..9223372036854775807", "7@0..0x1", "\xff@0"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		v, err := c.ParseText(s)
+		if e := (*Error)(nil); err != nil {
+			if !errors.As(err, &e) {
+				t.Fatalf("%q: untyped error %v", s, err)
+			}
+			return
+		}
+		b, err := c.Encode(nil, v)
+		if err != nil {
+			t.Fatalf("%q is read as %+v, which cannot be written: %v", s, v, err)
+		}
+		decoded, err1 := c.Decode(b)
+		parsed, err2 := c.ParseText(c.FormatText(v))
+		if err1 != nil || err2 != nil || decoded != v || parsed != v {
+			t.Fatalf("%q is %+v; its bytes are %+v (%v), its text is %+v (%v)", s, v, decoded, err1, parsed, err2)
+		}
+	})
+}
+
+func FuzzTimeWindowedText(f *testing.F)          { fuzzParse(f, TimeWindowed(String, time.Minute)) }
+func FuzzTimeWindowedNumberText(f *testing.F)    { fuzzParse(f, TimeWindowed(Int64, time.Minute)) }
+func FuzzSessionWindowedText(f *testing.F)       { fuzzParse(f, SessionWindowed(String)) }
+func FuzzSessionWindowedNumberText(f *testing.F) { fuzzParse(f, SessionWindowed(OrderedInt64)) }
 
 func ExampleTimeWindowed() {
 	c := TimeWindowed(String, time.Minute)
