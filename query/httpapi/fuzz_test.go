@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -89,6 +90,26 @@ func FuzzPath(f *testing.F) {
 		isJSON := strings.Contains(w.Header().Get("Content-Type"), "json")
 		if isJSON && !json.Valid(w.Body.Bytes()) || w.Code >= 400 && !isJSON || w.Code == 500 {
 			t.Fatalf("%q: %d %s", path, w.Code, w.Body)
+		}
+	})
+}
+
+// FuzzKeys: a body is refused, or names texts that come back from a body of them. A null is never a key.
+func FuzzKeys(f *testing.F) {
+	for _, s := range []string{`{"keys":["a",""]}`, `{"keys":[null]}`, `{"keys":null}`, `{}`, `[]`, `{"KEYS":["\ud800"]}`, `{"keys":["a"],"keys":["b"]}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		keys, ok := keysOf(body)
+		if !ok {
+			return
+		}
+		again, err := json.Marshal(map[string][]string{"keys": keys})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if twice, ok := keysOf(again); !ok || !slices.Equal(keys, twice) {
+			t.Fatalf("%q became %q", keys, twice)
 		}
 	})
 }

@@ -148,6 +148,7 @@ func TestHugeRequestsAreRefused(t *testing.T) {
 		"no keys":      {"GET", "/stores/counts/keys", "", "", http.StatusBadRequest},
 		"body":         {"POST", "/stores/counts/keys", "application/json", `{"keys": ["` + strings.Repeat("a", httpapi.MaxBodyBytes) + `"]}`, http.StatusBadRequest},
 		"question":     {"POST", "/ask/Get", httpapi.ProtobufType, strings.Repeat("a", httpapi.MaxBodyBytes+1), http.StatusBadRequest},
+		"null key":     {"POST", "/stores/counts/keys", "application/json", `{"keys": ["a", null]}`, http.StatusBadRequest},
 		"not JSON":     {"POST", "/stores/counts/keys", "application/json", `[`, http.StatusBadRequest},
 		"not Protobuf": {"POST", "/ask/Get", httpapi.ProtobufType, "\xff", http.StatusBadRequest},
 		"type":         {"POST", "/ask/Get", "text/plain", "", http.StatusBadRequest},

@@ -107,14 +107,29 @@ func (h *handler) postMany(w http.ResponseWriter, r *http.Request) {
 		fail(w, f)
 		return
 	}
-	var asked struct {
-		Keys []string `json:"keys"`
-	}
-	if err := json.Unmarshal(body, &asked); err != nil {
+	keys, ok := keysOf(body)
+	if !ok {
 		fail(w, query.Invalid(r.PathValue("store"), query.NoPartition, `the body is not {"keys": ["…", …]}`))
 		return
 	}
-	h.many(w, r, asked.Keys)
+	h.many(w, r, keys)
+}
+
+// keysOf reads the body. A null is no key, not the empty one, which encoding/json would make of it.
+func keysOf(body []byte) (keys []string, ok bool) {
+	var asked struct {
+		Keys []*string `json:"keys"`
+	}
+	if err := json.Unmarshal(body, &asked); err != nil {
+		return nil, false
+	}
+	for _, k := range asked.Keys {
+		if k == nil {
+			return nil, false
+		}
+		keys = append(keys, *k)
+	}
+	return keys, true
 }
 
 // many answers 200 if any key was answered; a key whose partition fails has the failure in its place.
