@@ -221,25 +221,24 @@ func (n *node) rawMany(keys [][]byte) error {
 	return errors.Join(errs...)
 }
 
-// benchScan reads whole partitions, in turn through the client and with an iterator of the engine's own over the same keys,
+// benchScan reads the whole store, in turn through the client and with iterators of the engine's own over the same keys,
 // which visits them (%-of-raw), or copies each key and value as whoever keeps them has to (%-of-copying). What the client
-// delivers is decoded, and is the caller's.
+// delivers is decoded, and is the caller's. The fastest round of each counts, so that what else the machine does falls out.
 func benchScan(b *testing.B, ctx context.Context, n *node) {
-	var ours, raw, copying time.Duration
+	ours, raw, copying := time.Hour, time.Hour, time.Hour
 	b.ReportAllocs()
 	timed := func(into *time.Duration, read func() (int, error)) int {
 		begin := time.Now()
 		entries, err := read()
-		*into += time.Since(begin)
+		*into = min(*into, time.Since(begin))
 		if err != nil {
 			b.Fatal(err)
 		}
 		return entries
 	}
-	for i := 0; b.Loop(); i++ {
-		p := int32(i % benchPartitions)
+	for b.Loop() {
 		one := timed(&ours, func() (entries int, err error) {
-			for _, err := range query.All(ctx, n, asked{}, query.Partition(p)) {
+			for _, err := range query.All(ctx, n, asked{}) {
 				if err != nil {
 					return entries, err
 				}
@@ -247,9 +246,9 @@ func benchScan(b *testing.B, ctx context.Context, n *node) {
 			}
 			return entries, nil
 		})
-		two := timed(&raw, func() (int, error) { return n.states[p].rawScan(func(b []byte) []byte { return b }) })
-		three := timed(&copying, func() (int, error) { return n.states[p].rawScan(slices.Clone[[]byte]) })
-		if one != two || one != three {
+		two := timed(&raw, func() (int, error) { return n.rawScan(func(b []byte) []byte { return b }) })
+		three := timed(&copying, func() (int, error) { return n.rawScan(slices.Clone[[]byte]) })
+		if one != manyKeys || two != manyKeys || three != manyKeys {
 			b.Fatal(one, two, three)
 		}
 	}
@@ -264,6 +263,17 @@ func benchScan(b *testing.B, ctx context.Context, n *node) {
 
 // kept makes sure that what rawScan reads is read.
 var kept Entry
+
+// rawScan reads the partitions one after the other.
+func (n *node) rawScan(keep func([]byte) []byte) (entries int, err error) {
+	for _, s := range n.states {
+		read, err := s.rawScan(keep)
+		if entries += read; err != nil {
+			return entries, err
+		}
+	}
+	return entries, nil
+}
 
 // rawScan reads a whole store as a program would that has nothing but the engine. keep is called with each key and value.
 func (t *TaskState) rawScan(keep func([]byte) []byte) (n int, err error) {
