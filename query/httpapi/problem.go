@@ -82,7 +82,7 @@ func fail(w http.ResponseWriter, err error) {
 func problems(mux *http.ServeMux, slots chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if status := tooLong(r); status != 0 {
-			refuse(w, status, fmt.Sprintf("the limit is %d bytes: send long keys in the body of a POST to /stores/{store}/keys", MaxHeaderBytes))
+			noQuestion(w, status, fmt.Sprintf("the limit is %d bytes: send long keys in the body of a POST to /stores/{store}/keys", MaxHeaderBytes))
 			return
 		}
 		if strings.HasSuffix(r.URL.Path, "z") && (r.URL.Path == "/livez" || r.URL.Path == "/readyz") {
@@ -121,11 +121,11 @@ func (u *unrouted) WriteHeader(status int) {
 		return
 	}
 	u.replaced = true
-	refuse(u.ResponseWriter, status, "there is nothing at this path for this method: /openapi.yaml describes what there is")
+	noQuestion(u.ResponseWriter, status, "there is nothing at this path for this method: /openapi.yaml describes what there is")
 }
 
-// refuse says that a request is no question at all.
-func refuse(w http.ResponseWriter, status int, detail string) {
+// noQuestion says that a request is no question at all.
+func noQuestion(w http.ResponseWriter, status int, detail string) {
 	write(w, status, "application/problem+json", problem{Type: "about:blank", Title: http.StatusText(status), Status: status,
 		Detail: detail, Retry: query.Never.String()})
 }
