@@ -176,7 +176,7 @@ func (t *tree) threadProps(s *slot) *actor.Props {
 			Sources: func(id record.TaskID) []record.TopicPartition { return n.plan.Load().Sources(id) },
 
 			NewTask:        n.newTask,
-			CommitInterval: n.opts.commitInterval, UncommittedBytes: 64 << 20, BufferedBytes: 32 << 20, Budget: 1000, Quarantine: n.opts.quarantine, Log: n.opts.logger, Fault: n.opts.fault,
+			CommitInterval: n.opts.commitInterval, UncommittedBytes: 64 << 20, BufferedBytes: 12 << 20, Budget: 1000, Quarantine: n.opts.quarantine, Log: n.opts.logger, Fault: n.opts.fault,
 		},
 		Stores: states, Before: s.before,
 		Ended: func(name string) { t.end(name) },
