@@ -16,7 +16,7 @@ import (
 func (t *Task) attempt(f func() error) error {
 	left := skipLimit
 	for _, o := range t.overlays {
-		left += o.cells.n
+		left += len(o.cells)
 	}
 	for {
 		failure := t.guard(f)

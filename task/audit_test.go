@@ -33,15 +33,15 @@ func (o *overlay) audit(queued map[*cell]bool) (clean, active int64, err error) 
 		return 0, 0, fmt.Errorf("a cell is in a list twice")
 	}
 	pinned := 0
-	for c := range o.cells.all() {
+	for key, c := range o.cells {
 		has := func(mark uint64) bool { return c.Mark&mark != 0 }
 		switch {
-		case o.cells.get(c.Key) != c || c.of != o || !has(markHeld) || o.mem.slots[c.Mark>>markShift] != c:
-			return 0, 0, fmt.Errorf("cell %q is not held", c.Key)
+		case c.Key != key || c.of != o || !has(markHeld) || o.mem.slots[c.Mark>>markShift] != c:
+			return 0, 0, fmt.Errorf("cell %q under %q is not held", c.Key, key)
 		case has(markDirty) != dirty[c] || has(markFrozen) != frozen[c] || has(markChanged) != changed[c] || has(markQueued) != queued[c]:
-			return 0, 0, fmt.Errorf("cell %q has marks %b and is not in those lists", c.Key, c.Mark&(1<<markShift-1))
+			return 0, 0, fmt.Errorf("cell %q has marks %b and is not in those lists", key, c.Mark&(1<<markShift-1))
 		case !has(markPinned) && !has(markQueued) && !has(markChanged):
-			return 0, 0, fmt.Errorf("clean cell %q can never be evicted", c.Key)
+			return 0, 0, fmt.Errorf("clean cell %q can never be evicted", key)
 		}
 		if has(markDirty) {
 			active += cellBytes + int64(len(c.Key)+len(c.Value))

@@ -136,7 +136,7 @@ func (m *memory) evict() {
 
 func (m *memory) release(c *cell) {
 	m.clean -= c.cost()
-	c.of.cells.remove(c)
+	delete(c.of.cells, c.Key)
 	c.of.complete = c.of.complete && !c.Present
 	c.Mark &^= markHeld
 	c.Cell = topology.Cell{Mark: c.Mark}

@@ -22,7 +22,7 @@ type overlay struct {
 	number int
 	name   string
 	mem    *memory
-	cells  index
+	cells  map[string]*cell
 	// complete says that every present key of the store has a cell: it was empty when the task started, and nothing was
 	// evicted since. A key without a cell is absent then, and the engine is not asked.
 	complete bool
@@ -43,12 +43,12 @@ type overlay struct {
 var _ topology.StateStore = (*overlay)(nil)
 
 func newOverlay(number int, name string, mem *memory) *overlay {
-	return &overlay{number: number, name: name, mem: mem, cells: newIndex(), time: -1}
+	return &overlay{number: number, name: name, mem: mem, cells: map[string]*cell{}, time: -1}
 }
 
 // Cell implements topology.StateStore.
 func (o *overlay) Cell(key []byte) (*topology.Cell, error) {
-	if c := o.cells.get(text(key)); c != nil {
+	if c := o.cells[string(key)]; c != nil {
 		c.Mark |= markRecent
 		return &c.Cell, nil
 	}
@@ -93,7 +93,7 @@ func (o *overlay) load(key []byte) (*cell, error) {
 		c.Value = value
 	}
 	c.Present, c.Timestamp = ok, timestamp
-	o.cells.put(c)
+	o.cells[c.Key] = c
 	o.mem.cleaned(c)
 	return c, nil
 }
@@ -127,11 +127,11 @@ func (o *overlay) rowMark() uint64 { return uint64(o.number)<<markShift | markRo
 // setRow is the Set of a row of a Range: it becomes a cell now, unless another way led to the same key meanwhile. The
 // row shows the new value, and follows no later change.
 func (o *overlay) setRow(row *topology.Cell, value []byte, timestamp int64) error {
-	c := o.cells.get(row.Key)
+	c := o.cells[row.Key]
 	if c == nil {
 		c = o.mem.take(o, row.Key)
 		c.Present, c.Timestamp = row.Present, row.Timestamp
-		o.cells.put(c)
+		o.cells[c.Key] = c
 		o.mem.clean += c.cost()
 	}
 	o.set(c, value, timestamp)
@@ -261,6 +261,6 @@ func (o *overlay) applied() {
 // drop forgets both generations and what is clean too: after a failed commit the changelog's tail is replayed, so the
 // engine is not what the clean cells were read from.
 func (o *overlay) drop() {
-	o.cells, o.complete = newIndex(), false
+	o.cells, o.complete = map[string]*cell{}, false
 	o.dirty, o.frozen, o.changed, o.pinned, o.asked, o.time = nil, nil, nil, nil, false, -1
 }

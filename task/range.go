@@ -77,7 +77,7 @@ func (w *walk) row(row Entry, reverse bool) bool {
 			return false
 		}
 	}
-	if c := w.cells.get(text(row.Key)); c != nil {
+	if c := w.cells[string(row.Key)]; c != nil {
 		w.pinned.beyond(c.Key)
 		return !c.Present || w.yield(&c.Cell, nil)
 	}
