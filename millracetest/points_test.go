@@ -53,7 +53,7 @@ var pointTable = []struct {
 	{fault.CommitEnd, running, after{restarts: true}, after{restarts: true}},
 	{fault.CommitApply, running, after{restarts: true}, after{restarts: true}},
 	{fault.StoreOpen, starting, after{restarts: true}, after{restarts: true}},
-	{fault.StoreGet, running, after{restarts: true}, after{restarts: true}},
+	{fault.StoreGet, rerunning, after{restarts: true}, after{restarts: true}}, // a store that began empty is not asked
 	{fault.StoreGet, asking, after{told: query.StoreFailure}, after{told: query.StoreFailure}},
 	{fault.StorePut, running, after{restarts: true}, after{restarts: true}},
 	{fault.StoreFlush, stopping, after{}, after{}},
