@@ -114,6 +114,7 @@ func (p *process) begin() {
 	p.loop = thread.NewLoop(thread.Config{
 		Slot: p.slot, Epoch: p.epoch, Positions: (*positions)(p), States: p.states, Watcher: (*watcher)(p), TaskOf: p.tasks.TaskOf, Sources: p.tasks.Sources,
 		NewTask: p.newTask, CommitInterval: commitInterval, UncommittedBytes: 1 << 20, BufferedBytes: 1 << 20, Budget: 25, Log: quiet,
+		Quarantine: thread.QuarantinePolicy{First: 100 * time.Millisecond, Cap: 10 * time.Second},
 	})
 	p.loop.Start(p.clock())
 	p.wake(0)

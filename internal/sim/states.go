@@ -98,6 +98,16 @@ func (s *states) work(k *keeper) {
 	}
 }
 
+// busy says that a job of any task is not done.
+func (s *states) busy() bool {
+	for _, k := range s.keepers {
+		if len(k.jobs) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // watch reports an engine that has failed for good.
 func (s *states) watch(k *keeper) {
 	if k.state == nil || k.said || k.state.Err() == nil {

@@ -220,6 +220,10 @@ func (t *truth) reached() bool {
 		if !n.present || n.proc.loop == nil || n.proc.loop.State() != lifecycle.ThreadRunning || !n.proc.isCurrent() {
 			return false
 		}
+		// A slow disk may keep the state of a task that has left open: it is closed when its turn comes.
+		if n.proc.states.busy() {
+			return false
+		}
 	}
 	t.quiet++
 	return t.quiet > 4
