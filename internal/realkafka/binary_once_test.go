@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-io/millrace/bench/raw"
 	"github.com/millrace-io/millrace/bench/work"
 	"github.com/millrace-io/millrace/internal/realkafka"
 	"github.com/millrace-io/millrace/record"
@@ -121,21 +120,12 @@ func newWord(i int) string { return string([]byte{'w', 'a' + byte(i/10), 'a' + b
 // fillChangelog writes newWords counts as a store would: the i-th word has the count i + 1.
 func fillChangelog(t *testing.T, broker, topic string) {
 	t.Helper()
-	client, err := raw.Dial(broker)
-	if err != nil {
-		t.Fatal(err)
+	createTopics(t, broker, topic)
+	counts := map[int32][]record.Raw{}
+	for i := range newWords {
+		key := []byte(newWord(i))
+		p := record.Partition(key, work.Partitions)
+		counts[p] = append(counts[p], record.Raw{Key: key, Value: be.BigEndian.AppendUint64(nil, uint64(i+1)), Timestamp: 1})
 	}
-	defer client.Close()
-	if err := client.Fill(topic, newWords, func(n int, each func(work.Message) error) error {
-		for i := range n {
-			key := []byte(newWord(i))
-			m := work.Message{Partition: record.Partition(key, work.Partitions), Key: key, Value: be.BigEndian.AppendUint64(nil, uint64(i+1))}
-			if err := each(m); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	write(t, broker, topic, counts)
 }

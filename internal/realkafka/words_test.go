@@ -8,10 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
 
-	"github.com/millrace-io/millrace/bench/raw"
 	"github.com/millrace-io/millrace/bench/work"
+	"github.com/millrace-io/millrace/internal/chaos/wire"
+	"github.com/millrace-io/millrace/kafka"
+	"github.com/millrace-io/millrace/record"
 )
 
 // application is a word count on a broker: its topics, and what has been written to them.
@@ -30,44 +34,60 @@ func newApplication(t *testing.T, broker, name string) *application {
 	for i := range 200 {
 		a.words = append(a.words, string([]byte{'a' + byte(i/26), 'a' + byte(i%26), 'q'}))
 	}
-	a.client(func(c *raw.Client) error {
-		return errors.Join(c.Create(name+"-lines"), c.Create(name+"-word-counts"))
-	})
+	createTopics(t, broker, name+"-lines", name+"-word-counts")
 	return a
 }
 
-func (a *application) client(f func(c *raw.Client) error) {
-	a.t.Helper()
-	c, err := raw.Dial(a.broker)
+// createTopics makes topics of as many partitions as the binary's.
+func createTopics(t *testing.T, broker string, names ...string) {
+	t.Helper()
+	admin, err := kafka.NewAdmin(kafka.Config{Brokers: []string{broker}})
 	if err != nil {
-		a.t.Fatal(err)
+		t.Fatal(err)
 	}
-	defer c.Close()
-	if err := f(c); err != nil {
-		a.t.Fatal(err)
+	defer admin.Close()
+	var specs []kafka.TopicSpec
+	for _, name := range names {
+		specs = append(specs, kafka.TopicSpec{Name: name, Partitions: work.Partitions, Replication: -1})
+	}
+	if err := admin.CreateTopics(t.Context(), specs); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write puts records into a topic, by partition; they are acknowledged when it returns.
+func write(t *testing.T, broker, topic string, records map[int32][]record.Raw) {
+	t.Helper()
+	client := wire.New([]string{broker})
+	defer client.Close()
+	for p, batch := range records {
+		w, err := client.NewProducer(t.Context(), record.TopicPartition{Topic: topic, Partition: p})
+		for part := range slices.Chunk(batch, 1_000) {
+			if err == nil {
+				err = w.Write(t.Context(), part)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
 // feed writes n lines of ten words, acknowledged when it returns, and adds them to the truth.
 func (a *application) feed(n int) {
 	a.t.Helper()
-	a.client(func(c *raw.Client) error {
-		return c.Fill(a.name+"-lines", n, func(n int, each func(work.Message) error) error {
-			var line bytes.Buffer
-			for i := range n {
-				line.Reset()
-				for range 10 {
-					word := a.words[a.random.IntN(len(a.words))]
-					a.truth[word]++
-					line.WriteString(word + " ")
-				}
-				if err := each(work.Message{Partition: int32(i % work.Partitions), Value: line.Bytes()}); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	})
+	fed := map[int32][]record.Raw{}
+	for i := range n {
+		var line bytes.Buffer
+		for range 10 {
+			word := a.words[a.random.IntN(len(a.words))]
+			a.truth[word]++
+			line.WriteString(word + " ")
+		}
+		p := int32(i % work.Partitions)
+		fed[p] = append(fed[p], record.Raw{Value: line.Bytes(), Timestamp: time.Now().UnixMilli()})
+	}
+	write(a.t, a.broker, a.name+"-lines", fed)
 }
 
 // counts asks the processes for every word; each word is answered by the one that has it.
