@@ -156,8 +156,8 @@ func TestChartIsAPicture(t *testing.T) {
 		t.Fatal(err)
 	}
 	colors := map[[3]uint32]bool{}
-	for x := range picture.Bounds().Dx() {
-		for y := range picture.Bounds().Dy() {
+	for x := 0; x < picture.Bounds().Dx(); x += 4 { // a bar is wider
+		for y := 0; y < picture.Bounds().Dy(); y += 4 {
 			r, g, b, _ := picture.At(x, y).RGBA()
 			colors[[3]uint32{r >> 8, g >> 8, b >> 8}] = true
 		}
