@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"image/png"
 	"os"
 	"path/filepath"
@@ -131,6 +133,35 @@ func TestCellsAreInterleaved(t *testing.T) {
 		"count millrace", "count raw", "start kafka-streams-leave", "start millrace"}
 	if !slices.Equal(names, want) {
 		t.Errorf("the cells are %q, want %q", names, want)
+	}
+}
+
+// A cell that fails does not keep the others from being measured, unless nothing works any more or the run was interrupted.
+func TestCellsThatFail(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, test := range []struct {
+		fails []bool
+		done  int
+	}{
+		{[]bool{false, true, true, false, true}, 5}, {[]bool{false, true, true, true, false, false}, 4},
+	} {
+		done, failed := 0, 0
+		err := inTurn(ctx, make([]cell, len(test.fails)), func(i int, _ cell) error {
+			done++
+			if test.fails[i] {
+				failed++
+				return errors.New("wrong")
+			}
+			return nil
+		})
+		if done != test.done || err == nil || strings.Count(err.Error(), "wrong") != failed {
+			t.Errorf("of %v, %d cells were done, want %d: %v", test.fails, done, test.done, err)
+		}
+	}
+	done := 0
+	err := inTurn(ctx, make([]cell, 5), func(int, cell) error { done++; cancel(); return ctx.Err() })
+	if done != 1 || !errors.Is(err, context.Canceled) {
+		t.Errorf("%d cells were done after the interruption: %v", done, err)
 	}
 }
 

@@ -19,10 +19,12 @@ type bench struct {
 	client  *raw.Client
 	report  *report
 	answers map[string]*work.Answer
+	// filled are the input topics that were written, with the error if that failed.
+	filled map[string]error
 }
 
 func run(ctx context.Context, s settings) (err error) {
-	b := &bench{settings: s, answers: map[string]*work.Answer{}}
+	b := &bench{settings: s, answers: map[string]*work.Answer{}, filled: map[string]error{}}
 	cells, systems, err := b.choose()
 	if err != nil {
 		return err
@@ -112,21 +114,49 @@ func (b *bench) variants() (jobs []work.Job, err error) {
 }
 
 func (b *bench) all(ctx context.Context, cells []cell) error {
-	filled := map[string]bool{}
-	for i, c := range cells {
-		if in := c.job.Input; !filled[in.Topic] && c.job.Course != work.Shares {
-			filled[in.Topic] = true
-			fmt.Printf("filling %s with %d records\n", in.Topic, b.size(c.job))
-			if err := b.client.Fill(in, b.size(c.job)); err != nil {
-				return fmt.Errorf("topic %s: %w", in.Topic, err)
-			}
+	err := inTurn(ctx, cells, func(i int, c cell) error {
+		if err := b.fill(c.job); err != nil {
+			return err
 		}
 		fmt.Printf("%d of %d  ", i+1, len(cells))
-		if err := b.run(ctx, c); err != nil {
-			return fmt.Errorf("%s: %w", c.name(), err)
+		return b.run(ctx, c)
+	})
+	return errors.Join(err, b.report.finish(os.Stdout, b.settings))
+}
+
+// fill writes a job's input, once. An input that failed is half there, so it fails for every cell that needs it.
+func (b *bench) fill(j work.Job) error {
+	topic := j.Input.Topic
+	if _, tried := b.filled[topic]; !tried && j.Course != work.Shares {
+		fmt.Printf("filling %s with %d records\n", topic, b.size(j))
+		if b.filled[topic] = b.client.Fill(j.Input, b.size(j)); b.filled[topic] != nil {
+			b.filled[topic] = fmt.Errorf("topic %s: %w", topic, b.filled[topic])
 		}
 	}
-	return b.report.finish(os.Stdout, b.settings)
+	return b.filled[topic]
+}
+
+// inARow is how many cells may fail one after the other: then it is not the cells.
+const inARow = 3
+
+// inTurn does cells. One that fails is reported at once and at the end, and the others are done all the same: in a run of
+// hours, one wrong output should not cost the rest.
+func inTurn(ctx context.Context, cells []cell, do func(i int, c cell) error) (all error) {
+	row := 0
+	for i, c := range cells {
+		err := do(i, c)
+		if err == nil {
+			row = 0
+			continue
+		}
+		err = fmt.Errorf("%s: %w", c.name(), err)
+		fmt.Println(err)
+		all = errors.Join(all, err)
+		if row++; row == inARow || ctx.Err() != nil {
+			return all
+		}
+	}
+	return all
 }
 
 // size is the number of input records of a job.
