@@ -135,8 +135,12 @@ func TestH17QuarantineEndsAfterItsAttempts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	feed(t, c, "x", "x", "x", "x", "fail")
-	err = n.Run(t.Context())
+	feed(t, c, "x", "x", "x", "x")
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(t.Context()) }()
+	await(t.Context(), t, func() bool { return len(visible(t, c, "word-counts")) == 4 }, func() string { return fmt.Sprint(n.Threads()) })
+	feed(t, c, "fail")
+	err = <-ended
 	var exhausted *thread.ExhaustedError
 	if !errors.As(err, &exhausted) || exhausted.Failures != 4 || !errors.Is(err, errBroken) || !strings.Contains(err.Error(), "record at offset 1 of lines-0") {
 		t.Error(err)
