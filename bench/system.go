@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/millrace-io/millrace/bench/measure"
@@ -112,11 +113,17 @@ func (a assignment) compression() string {
 	return a.job.Input.Compression
 }
 
+// procsPerCore is how many threads of a node that is read from compete for a core with those of the broker.
+const procsPerCore = 4
+
 func millraceCommand(b *bench, a assignment) []string {
 	command := []string{filepath.Join(b.dir, "millrace"), "-brokers", b.broker, "-does", a.job.Does, "-app", a.app, "-guarantee", a.job.Guarantee,
 		"-in", a.in, "-out", a.out, "-state", a.state, "-compression", a.compression(), "-until", a.until,
 		"-records", fmt.Sprint(a.records), "-counted", fmt.Sprint(a.job.Counted(a.records)), "-reads", fmt.Sprint(a.reads()),
 		fmt.Sprintf("-every-update=%t", a.job.Uncached), fmt.Sprintf("-leave=%t", a.leave)}
+	if a.reads() > 0 { // docs/queries.md says why
+		command = append(command, "-procs", fmt.Sprint(procsPerCore*runtime.NumCPU()))
+	}
 	if b.profile != "" {
 		command = append(command, "-profile", filepath.Join(b.profile, a.app))
 	}

@@ -10,14 +10,8 @@ import (
 	"github.com/millrace-io/millrace/record"
 )
 
-// Write is one change of a store.
-type Write struct {
-	Store int
-	// Key must not be nil; a nil Value deletes, an empty one is a value.
-	Key, Value []byte
-	// Timestamp is in milliseconds since the Unix epoch.
-	Timestamp int64
-}
+// Write is one change of a store; Store is an index in TaskSpec.Stores.
+type Write = record.Write
 
 // StoreOffset is the next changelog offset of a store.
 type StoreOffset struct {

@@ -5,15 +5,8 @@ import (
 	"github.com/millrace-io/millrace/record"
 )
 
-// Write is one key of a Unit.
-type Write struct {
-	// Store is the store's index in Config.Stores.
-	Store int
-	// Key and Value are the encoded bytes. A nil Value deletes; an empty one is a value.
-	Key, Value []byte
-	// Timestamp is the value's, in milliseconds since the Unix epoch.
-	Timestamp int64
-}
+// Write is one key of a Unit; Store is an index in Config.Stores.
+type Write = record.Write
 
 // Unit is what one commit moves together: the writes of an interval, and the positions that they bring the task to. It
 // is not changed once Prepare has returned it, and shares no memory with what the task goes on doing, so it may be

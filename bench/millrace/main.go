@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -17,7 +18,7 @@ import (
 type settings struct {
 	brokers, does, app, in, out, state, profile, guarantee, compression, until string
 	records, counted                                                           int64
-	threads, reads                                                             int
+	threads, reads, procs                                                      int
 	commit                                                                     time.Duration
 	everyUpdate, leave, verbose                                                bool
 }
@@ -38,11 +39,15 @@ func main() {
 	flag.Int64Var(&s.counted, "counted", 0, "number of records of the second stage")
 	flag.IntVar(&s.threads, "threads", 2, "stream threads")
 	flag.IntVar(&s.reads, "reads", 0, "how many keys to read from while it runs and after it; 0 reads nothing")
+	flag.IntVar(&s.procs, "procs", 0, "GOMAXPROCS; 0 leaves it to the runtime")
 	flag.DurationVar(&s.commit, "commit", 100*time.Millisecond, "commit interval")
 	flag.BoolVar(&s.everyUpdate, "every-update", false, "emit every update of a count")
 	flag.BoolVar(&s.leave, "leave", true, "leave the group at the end")
 	flag.BoolVar(&s.verbose, "v", false, "log to stderr")
 	flag.Parse()
+	if s.procs > 0 {
+		runtime.GOMAXPROCS(s.procs)
+	}
 	if err := run(context.Background(), s); err != nil {
 		fmt.Fprintln(os.Stderr, "millrace:", err)
 		os.Exit(1)

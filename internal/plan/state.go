@@ -2,7 +2,6 @@ package plan
 
 import (
 	"iter"
-	"unsafe"
 
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/store"
@@ -42,20 +41,13 @@ func (p *Plan) TaskSpec(id record.TaskID, cluster string, topicID func(changelog
 
 // Unit is a task's unit with the changelog offsets that the commit gave it.
 func (p *Plan) Unit(u *task.Unit, ends map[record.TopicPartition]int64) *store.Unit {
-	out := &store.Unit{Writes: writes(u.Writes), Position: u.Position, WallClock: u.WallClock}
+	out := &store.Unit{Writes: u.Writes, Position: u.Position, WallClock: u.WallClock}
 	for i, st := range p.Stores(u.Task) {
 		if next, ok := ends[p.Changelog(st.Name, u.Task)]; ok && st.Changelog {
 			out.Changelog = append(out.Changelog, store.StoreOffset{Store: i, Next: next})
 		}
 	}
 	return out
-}
-
-// writes are a task's writes as store takes them. Neither room may import the other, but the two types are the same to the last
-// field, or this would not compile; so the list is not copied. Store only reads it.
-func writes(of []task.Write) []store.Write {
-	_ = store.Write(task.Write{})
-	return unsafe.Slice((*store.Write)(unsafe.Pointer(unsafe.SliceData(of))), len(of))
 }
 
 // State gives a task its view of what store keeps.
