@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
 	"github.com/millrace-io/millrace/topology"
 )
 
@@ -62,8 +64,10 @@ type Process struct {
 	after func(d time.Duration, f func()) *time.Timer
 }
 
-// Main runs the command line of this process and ends it.
+// Main runs the command line of this process and ends it. The collector keeps to the memory limit of the container that the
+// process is in, unless GOMEMLIMIT names another.
 func Main(app App) {
+	_ = limitMemory(memlimit.FromCgroup) // a limit that cannot be read is none: what was the runtime's default stays
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	os.Exit(Run(context.Background(), app, Process{

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/millrace-io/millrace/query/remote"
 )
 
 // grammar is the command line as kong reads it.
@@ -23,6 +26,9 @@ type grammar struct {
 	Owners ownersCmd `cmd:"" help:"Ask a node who has a store's partitions, or the one of a key."`
 	Tree   treeCmd   `cmd:"" help:"Ask a node what is in it: states, incarnations, last causes, mailboxes, restarts."`
 	Task   taskCmd   `cmd:"" help:"Tasks that keep failing at one record: list them, and say what is to be done."`
+
+	Topology topologyCmd `cmd:"" help:"Show what the application computes, without asking anything: as text, or as a graph for Mermaid or Graphviz."`
+	Version  versionCmd  `cmd:"" help:"Say what this binary was built from."`
 }
 
 // settings are what "dev" and "run" have in common.
@@ -36,7 +42,7 @@ type settings struct {
 	SessionTimeout  time.Duration `help:"Time after which the group gives up a process that is silent." default:"10s"`
 	StartTimeout    time.Duration `help:"Time to wait for a broker at the start." default:"10s"`
 	ShutdownTimeout time.Duration `help:"Time that the last commit and the closing of the stores may take." default:"30s"`
-	Listen          string        `help:"Address for health and questions; by default the first free port of 127.0.0.1 from 8080 on." placeholder:"HOST:PORT"`
+	Listen          string        `help:"Address of this machine alone for health, questions and orders; by default the first free port of 127.0.0.1 from 8080 on." placeholder:"HOST:PORT"`
 	Leave           bool          `help:"Leave the group on SIGTERM too, as on Ctrl-C, so that others take over at once."`
 	LogLevel        slog.Level    `help:"Least level that is logged: debug, info, warn or error." default:"warn"`
 	LogFormat       string        `help:"Form of the log: text or json." enum:"text,json" default:"text"`
@@ -84,6 +90,12 @@ func parse(app App, p Process) (verb, error) {
 	if q := g.asks(parsed.Command(), p.Out); q != nil {
 		return q, nil
 	}
+	switch parsed.Command() {
+	case "topology":
+		return &drawing{g.Topology, app, p.Out}, nil
+	case "version":
+		return &version{p.Out, debug.ReadBuildInfo}, nil
+	}
 	cmd := &command{app: app, proc: p, settings: g.Run.settings}
 	if parsed.Command() == "dev" {
 		cmd.settings, cmd.dev, cmd.once, cmd.input = g.Dev.settings, true, g.Dev.Once, g.Dev.Input
@@ -114,6 +126,8 @@ func (c *command) check() error {
 		return usagef("run needs a Kafka cluster; name it with --brokers host:port, or try dev, which brings its own")
 	case c.dev && c.app.Demo == nil && (c.once || len(c.input) > 0):
 		return usagef("this application counts no text; leave out --once and --input")
+	case c.Listen != "" && errors.Is(remote.Check(c.Listen), remote.ErrUnguarded):
+		return usagef("other machines can reach --listen %s, and there is no check of who asks or orders there; give it an address of 127.0.0.1, and other machines one with --remote, which takes a token or certificates", c.Listen)
 	case c.Threads < 1:
 		return usagef("--threads %d is too few; give 1 or more", c.Threads)
 	}
