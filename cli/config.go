@@ -20,6 +20,8 @@ const envPrefix = "MILLRACE_"
 type layers struct {
 	environ func() []string
 	values  *koanf.Koanf
+	// environment and file are what values was put together from.
+	environment, file *koanf.Koanf
 }
 
 // Validate implements kong.Resolver. There is nothing to say before the command line is read, which names the file.
@@ -58,7 +60,7 @@ func (l *layers) load(ctx *kong.Context) error {
 			return err
 		}
 	}
-	l.values = values
+	l.values, l.environment, l.file = values, environment, values.Copy()
 	return values.Merge(environment)
 }
 

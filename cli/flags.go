@@ -16,9 +16,10 @@ import (
 
 // grammar is the command line as kong reads it.
 type grammar struct {
-	Config string  `help:"YAML file with settings; keys are named as the flags." placeholder:"FILE"`
-	Dev    devCmd  `cmd:"" help:"Try the application: embedded broker, topics and text to count; with --once, count files and print the result."`
-	Run    nodeCmd `cmd:"" help:"Run the application against a Kafka cluster."`
+	Config string   `help:"YAML file with settings; keys are named as the flags." placeholder:"FILE"`
+	Dev    devCmd   `cmd:"" help:"Try the application: embedded broker, topics and text to count; with --once, count files and print the result."`
+	Run    nodeCmd  `cmd:"" help:"Run the application against a Kafka cluster."`
+	Check  checkCmd `cmd:"" help:"Check the settings that run would have, and show each with where it comes from."`
 
 	Get    getCmd    `cmd:"" help:"Ask a node for one key."`
 	Scan   scanCmd   `cmd:"" help:"Ask a node for entries, partition by partition in the order of their keys."`
@@ -72,11 +73,11 @@ type command struct {
 // parse reads the command line and the settings. The verb is nil if there is nothing more to do (--help).
 func parse(app App, p Process) (verb, error) {
 	var g grammar
-	done := false
+	done, sources := false, &layers{environ: p.Environ}
 	parser, err := kong.New(&g,
 		kong.Name("millrace"), kong.Description("Stream processing on Apache Kafka, with stores that can be asked."),
 		kong.Writers(p.Out, p.Err), kong.Exit(func(int) { done = true }),
-		kong.Resolvers(&layers{environ: p.Environ}))
+		kong.Resolvers(sources))
 	if err != nil {
 		return nil, fmt.Errorf("the command line's own grammar is wrong: %w", err)
 	}
@@ -93,6 +94,9 @@ func parse(app App, p Process) (verb, error) {
 	switch parsed.Command() {
 	case "topology":
 		return &drawing{g.Topology, app, p.Out}, nil
+	case "check":
+		c := &checking{command: command{app: app, proc: p, settings: g.Check.settings}, json: g.Check.Output == "json", rows: effective(parsed, sources)}
+		return c, c.check()
 	case "version":
 		return &version{p.Out, debug.ReadBuildInfo}, nil
 	}
