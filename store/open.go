@@ -224,7 +224,8 @@ func (t *TaskState) adopt() (changes map[string]StoreChange, fresh bool, err err
 	}
 	t.numbers = plan.numbers
 	if fresh || len(plan.drop) > 0 || !bytes.Equal(r.encode(), plan.next.encode()) {
-		if err := t.engine.run("open", func() error { return t.carryOut(plan) }); err != nil {
+		e := t.engine // which it keeps, also when it outlives the opening
+		if err := e.run("open", func() error { return t.carryOut(e, plan) }); err != nil {
 			return nil, false, err
 		}
 		t.dirty.Store(true)
@@ -252,8 +253,8 @@ func (t *TaskState) loadRegistry() (r *registry, fresh bool, err error) {
 	return r, false, err
 }
 
-func (t *TaskState) carryOut(plan *reconciled) error {
-	b := t.engine.db.NewBatch()
+func (t *TaskState) carryOut(e *engine, plan *reconciled) error {
+	b := e.db.NewBatch()
 	defer b.Close()
 	for _, number := range plan.drop {
 		if err := wipe(b, number); err != nil {

@@ -125,20 +125,25 @@ func (t *TaskState) Closed() <-chan struct{} { return t.engine.lease.ended }
 // Err is the cause of a failed engine, nil while it works.
 func (t *TaskState) Err() error { return t.engine.dead() }
 
-// meta reads one of the task's own keys.
+// meta reads one of the task's own keys. When the engine dies, the read may still be under way: it has the engine that it
+// began with, which an opening has by then put aside, and what it finds is not looked at.
 func (t *TaskState) meta(key []byte) (value []byte, ok bool, err error) {
-	err = t.engine.run("read", func() error {
-		b, closer, err := t.engine.db.Get(key)
+	e := t.engine
+	var found []byte
+	if err := e.run("read", func() error {
+		b, closer, err := e.db.Get(key)
 		if errors.Is(err, pebble.ErrNotFound) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		value, ok = slices.Clone(b), true
+		found = append([]byte{}, b...)
 		return closer.Close()
-	})
-	return value, ok, err
+	}); err != nil {
+		return nil, false, err
+	}
+	return found, found != nil, nil
 }
 
 func decodeClock(b []byte) (int64, error) {
