@@ -1,8 +1,10 @@
 package record
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // TopicPartition names one partition of one topic.
@@ -33,6 +35,15 @@ type TaskID struct {
 
 // String gives Kafka Streams' spelling, subtopology_partition.
 func (id TaskID) String() string { return fmt.Sprintf("%d_%d", id.SubTopology, id.Partition) }
+
+// ParseTaskID reads what TaskID.String writes, and nothing else: a task has one name.
+func ParseTaskID(name string) (id TaskID, ok bool) {
+	sub, partition, _ := strings.Cut(name, "_")
+	s, err1 := strconv.ParseInt(sub, 10, 32)
+	p, err2 := strconv.ParseInt(partition, 10, 32)
+	id = TaskID{int32(s), int32(p)}
+	return id, errors.Join(err1, err2) == nil && min(s, p) >= 0 && id.String() == name
+}
 
 // Compare orders by sub-topology, then partition.
 func (id TaskID) Compare(o TaskID) int {

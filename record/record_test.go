@@ -38,3 +38,16 @@ func TestHeadersLastWins(t *testing.T) {
 		t.Fatal("c is absent")
 	}
 }
+
+func TestTaskIDsHaveOneName(t *testing.T) {
+	for name, want := range map[string]TaskID{"0_0": {}, "12_345": {12, 345}, "0_2147483647": {0, 2147483647}} {
+		if id, ok := ParseTaskID(name); !ok || id != want || id.String() != name {
+			t.Error(name, id, ok)
+		}
+	}
+	for _, name := range []string{"", "_", "0", "0_", "_0", "00_1", "0_+1", "-1_0", "0_-0", "0_1_2", " 0_1", "0_2147483648", "a_1"} {
+		if id, ok := ParseTaskID(name); ok {
+			t.Error(name, "is", id)
+		}
+	}
+}

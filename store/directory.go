@@ -1,13 +1,11 @@
 package store
 
 import (
-	"cmp"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -174,20 +172,12 @@ func (d *Directory) Tasks() ([]record.TaskID, error) {
 	}
 	var ids []record.TaskID
 	for _, name := range names {
-		if id, ok := parseTaskID(name); ok {
+		if id, ok := record.ParseTaskID(name); ok {
 			ids = append(ids, id)
 		}
 	}
 	slices.SortFunc(ids, record.TaskID.Compare)
 	return ids, nil
-}
-
-func parseTaskID(name string) (id record.TaskID, ok bool) {
-	sub, partition, found := strings.Cut(name, "_")
-	s, err1 := strconv.ParseInt(sub, 10, 32)
-	p, err2 := strconv.ParseInt(partition, 10, 32)
-	id = record.TaskID{SubTopology: int32(s), Partition: int32(p)}
-	return id, found && cmp.Or(err1, err2) == nil && id.String() == name
 }
 
 // Clean removes the state of tasks that are neither live nor open and that have not been for ten minutes of calls: the

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/millrace-io/millrace/fault"
+	"github.com/millrace-io/millrace/record"
 )
 
 // diskPoints are the points of the operations of a file system; at the others nothing can be broken.
@@ -51,7 +52,7 @@ func (d *breakableDisk) MaybeError(op errorfs.Op) error {
 	top, _, _ := strings.Cut(s.File, "/")
 	if s.Store, ok = strings.CutPrefix(top, globalPrefix); !ok {
 		s.Store = ""
-		if s.Task, ok = parseTaskID(top); !ok {
+		if s.Task, ok = record.ParseTaskID(top); !ok {
 			return nil
 		}
 	}
