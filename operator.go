@@ -29,11 +29,11 @@ func (o operator) Tree(causes bool) any {
 // silence takes the texts of causes out: they may hold paths and addresses of the host.
 func silence(a *Actor) {
 	if a.Cause != "" {
-		a.Cause = "it has failed; the node's log says why"
+		a.Cause = httpapi.Silenced
 	}
 	if a.Quarantine != nil {
 		q := *a.Quarantine
-		q.Cause = "it has failed; the node's log says why"
+		q.Cause = httpapi.Silenced
 		a.Quarantine = &q
 	}
 	for i := range a.Children {

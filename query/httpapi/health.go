@@ -22,6 +22,9 @@ type threadHealth struct {
 	Stuck bool `json:"stuck,omitempty"`
 }
 
+// Silenced is what callers from other machines are told in the place of a cause.
+const Silenced = "it has failed; the node's log says why"
+
 // health tells causes on this machine only: their text may hold paths and addresses of it.
 func (h *handler) health(r *http.Request) health {
 	here := local(r)
@@ -32,7 +35,7 @@ func (h *handler) health(r *http.Request) health {
 		case t.Cause != nil && here:
 			th.Cause = t.Cause.Error()
 		case t.Cause != nil:
-			th.Cause = "it has failed; the node's log says why"
+			th.Cause = Silenced
 		}
 		out.Threads = append(out.Threads, th)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -112,8 +111,11 @@ func refuse(w http.ResponseWriter, err error) {
 		fail(w, err)
 		return
 	}
-	k := orderKinds[e.Kind]
-	write(w, k.status, "application/problem+json", problem{Type: orderProblem + string(e.Kind), Title: string(e.Kind), Status: k.status, Detail: e.Detail, Retry: k.retry.String()})
+	k, ok := orderKinds[e.Kind]
+	if !ok {
+		k.status, k.retry = http.StatusServiceUnavailable, query.Here
+	}
+	tell(w, problem{Type: orderProblem + string(e.Kind), Title: string(e.Kind), Status: k.status, Detail: e.Detail, Retry: k.retry.String()})
 }
 
 // local says that who asks is on the node's own machine.
@@ -165,10 +167,10 @@ func (h *handler) tasks(w http.ResponseWriter, r *http.Request) {
 
 // told are the tasks in quarantine as the caller may know of them.
 func told(o Operator, r *http.Request) []Quarantined {
-	all := append([]Quarantined{}, o.Quarantined()...)
+	all, here := append([]Quarantined{}, o.Quarantined()...), local(r)
 	for i := range all {
-		if !local(r) {
-			all[i].Cause = "it has failed; the node's log says why"
+		if !here {
+			all[i].Cause = Silenced
 		}
 	}
 	return all
@@ -219,15 +221,13 @@ func (h *handler) order(w http.ResponseWriter, r *http.Request) {
 
 // ordered reads an order's path.
 func ordered(r *http.Request) (id record.TaskID, remedy Remedy, err error) {
-	sub, partition, ok := strings.Cut(r.PathValue("task"), "_")
-	s, err1 := strconv.ParseInt(sub, 10, 32)
-	p, err2 := strconv.ParseInt(partition, 10, 32)
-	if !ok || errors.Join(err1, err2) != nil || s < 0 || p < 0 {
+	id, ok := record.ParseTaskID(r.PathValue("task"))
+	if !ok {
 		return id, "", query.Invalid("", query.NoPartition, "a task is named as 0_3: its sub-topology and its partition")
 	}
 	remedy = Remedy(r.PathValue("remedy"))
 	if remedy != Skip && remedy != Retry && remedy != DeadLetter {
 		return id, "", query.Invalid("", query.NoPartition, "a task may be told to skip, retry or dead-letter")
 	}
-	return record.TaskID{SubTopology: int32(s), Partition: int32(p)}, remedy, nil
+	return id, remedy, nil
 }

@@ -70,7 +70,11 @@ func asProblem(err error) problem {
 }
 
 func fail(w http.ResponseWriter, err error) {
-	p := asProblem(err)
+	tell(w, asProblem(err))
+}
+
+// tell writes a problem. When to ask again, if the same node is to be asked, is a header too.
+func tell(w http.ResponseWriter, p problem) {
 	if p.Retry == query.Here.String() {
 		w.Header().Set("Retry-After", strconv.Itoa(max(1, int(p.RetryAfter))))
 	}
@@ -126,8 +130,7 @@ func (u *unrouted) WriteHeader(status int) {
 
 // noQuestion says that a request is no question at all.
 func noQuestion(w http.ResponseWriter, status int, detail string) {
-	write(w, status, "application/problem+json", problem{Type: "about:blank", Title: http.StatusText(status), Status: status,
-		Detail: detail, Retry: query.Never.String()})
+	tell(w, problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Retry: query.Never.String()})
 }
 
 // tooLong is the status code for a request whose line or headers are over MaxHeaderBytes, or 0.
