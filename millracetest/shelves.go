@@ -144,7 +144,7 @@ func (c *checking) scan(of interface {
 	Ask(context.Context, query.Question) (*querypb.Reply, error)
 }, st *topology.StoreSpec, p int32) (entries, error) {
 	all := entries{}
-	q := &querypb.Range{About: &querypb.About{Store: st.Name, Partition: &p}, LimitEntries: 1000}
+	q := &querypb.Range{About: &querypb.About{Store: st.Name, Partition: &p}, LimitEntries: 1000, Packed: true}
 	if st.Kind != keyValue {
 		q.Windows = &querypb.Windows{}
 	}
@@ -154,13 +154,8 @@ func (c *checking) scan(of interface {
 			return nil, err
 		}
 		page := reply.GetPage()
-		for _, e := range page.GetEntries() {
-			value := e.GetValue()
-			if value == nil {
-				value = []byte{}
-			}
-			all[shown(e.GetKey())] = c.text(&record.Raw{Value: value, Timestamp: e.GetTimestamp()})
-			q.Resume = e.GetKey()
+		for e := query.EntriesOf(page); e.Next(); q.Resume = e.Key {
+			all[shown(e.Key)] = c.text(&record.Raw{Value: e.Value, Timestamp: e.Timestamp})
 		}
 		if page.GetResume() != nil {
 			q.Resume = page.GetResume()

@@ -170,6 +170,9 @@ func fits(t *testing.T, q *querypb.Range, page *querypb.Page) {
 	if n := len(entries); q.LimitEntries > 0 && n > int(q.LimitEntries) || page.More && n == 0 && page.Resume == nil {
 		t.Fatalf("%d entries, more: %v, for %v", n, page.More, q)
 	}
+	if q.Packed && page.More && page.Resume == nil {
+		t.Fatalf("a packed page goes on from nowhere: %v", q)
+	}
 	last := q.Resume
 	for _, e := range entries {
 		c := bytes.Compare(e.Key, last)

@@ -78,7 +78,7 @@ func (c *client) ask(p *process) {
 	case 0:
 		c.asked = &querypb.Open{About: about}
 	case 1, 2:
-		c.asked = &querypb.Range{About: about}
+		c.asked = &querypb.Range{About: about, Packed: true}
 	default:
 		c.asked = &querypb.Get{About: about, Key: []byte(c.key)}
 	}
@@ -197,8 +197,9 @@ func (c *client) holds(q query.Question, r *querypb.Reply, position int64) {
 
 func (c *client) checkPage(page *querypb.Page, position int64) {
 	got := map[string]int64{}
-	for _, e := range page.GetEntries() {
-		got[string(e.GetKey())] = int64(binary.BigEndian.Uint64(e.GetValue()))
+	entries := query.EntriesOf(page)
+	for entries.Next() {
+		got[string(entries.Key)] = int64(binary.BigEndian.Uint64(entries.Value))
 	}
 	c.world.truth.holds(c.to.name+": a page", got, c.partition, position)
 }
