@@ -4,7 +4,6 @@ import (
 	"net"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/query/httpapi"
@@ -34,7 +33,11 @@ func TestNodeForTools(t *testing.T) {
 	w := newWriter(t, c, "")
 	w.put(record.TopicPartition{Topic: "countries"}, record.Raw{Key: []byte("a"), Value: []byte("b"), Timestamp: 1})
 	w.flush()
-	n := start(t, everyKind(t), millrace.WithBrokers(c.Addrs()...), millrace.WithStateDir(t.TempDir()))
+	everyKind := windowCount(t, func(b *topology.Builder, words topology.Stream[string, string]) {
+		topology.Count(words, counts)
+		b.AddGlobalStore(topology.NewGlobalStore("countries", topology.NewTopic("countries", codec.String, codec.String)))
+	})
+	n := start(t, everyKind, millrace.WithBrokers(c.Addrs()...), millrace.WithStateDir(t.TempDir()))
 	if err := n.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -44,23 +47,4 @@ func TestNodeForTools(t *testing.T) {
 	}
 	t.Logf("listens on %s", l.Addr())
 	t.Fatal(n.Server().Serve(httpapi.Limit(l)))
-}
-
-// everyKind has a key-value, a window, a session and a global store.
-func everyKind(t testing.TB) *topology.Topology {
-	t.Helper()
-	b := topology.NewBuilder()
-	keyed := topology.Map(topology.From(b, lines), func(r record.Record[string, string]) (record.Record[string, string], error) {
-		return record.New(r.Value, r.Value, r.Timestamp), nil
-	})
-	keyed = topology.Through(keyed, pageView)
-	topology.Count(keyed, counts)
-	topology.CountWindows(keyed, topology.TumblingWindows(10*time.Millisecond).WithGrace(500*time.Millisecond), perTen)
-	topology.CountSessions(keyed, topology.SessionWindows(5*time.Millisecond).WithGrace(500*time.Millisecond), visits)
-	b.AddGlobalStore(topology.NewGlobalStore("countries", topology.NewTopic("countries", codec.String, codec.String)))
-	built, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return built
 }

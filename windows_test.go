@@ -25,8 +25,8 @@ var (
 	pageView = topology.NewRepartition("views", codec.String, codec.String)
 )
 
-// windowCount counts words per 10 ms, and their sessions of at most 5 ms between two.
-func windowCount(t testing.TB) *topology.Topology {
+// windowCount counts words per 10 ms, and their sessions of at most 5 ms between two; more is done with the words too.
+func windowCount(t testing.TB, more ...func(*topology.Builder, topology.Stream[string, string])) *topology.Topology {
 	b := topology.NewBuilder()
 	split := topology.FlatMap(topology.From(b, lines), func(r record.Record[string, string], emit func(record.Record[string, string]) error) error {
 		for _, w := range strings.Fields(r.Value) {
@@ -39,6 +39,9 @@ func windowCount(t testing.TB) *topology.Topology {
 	keyed := topology.Through(split, pageView)
 	topology.CountWindows(keyed, topology.TumblingWindows(10*time.Millisecond).WithGrace(500*time.Millisecond), perTen)
 	topology.CountSessions(keyed, topology.SessionWindows(5*time.Millisecond).WithGrace(500*time.Millisecond), visits)
+	for _, add := range more {
+		add(b, keyed)
+	}
 	built, err := b.Build()
 	if err != nil {
 		t.Fatal(err)

@@ -43,7 +43,8 @@ func (s *walk[K, V]) readAhead() {
 	s.ahead = a
 }
 
-// askedAhead is the page that was asked for before it was needed, if it has come.
+// askedAhead waits for the page that was asked for before it was needed; nil if there is none, if it has failed, or if the
+// scan's time is over.
 func (s *walk[K, V]) askedAhead() *querypb.Reply {
 	a := s.ahead
 	if a == nil {

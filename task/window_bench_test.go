@@ -99,10 +99,7 @@ func commitTo(b *testing.B, k *task.Task, state *store.TaskState, next int64) {
 		b.Fatal(err)
 	}
 	k.Committed(u)
-	out := &store.Unit{Position: u.Position, Changelog: []store.StoreOffset{{Store: 0, Next: next}}}
-	for _, w := range u.Writes {
-		out.Writes = append(out.Writes, store.Write(w))
-	}
+	out := &store.Unit{Writes: u.Writes, Position: u.Position, Changelog: []store.StoreOffset{{Store: 0, Next: next}}}
 	if err := state.Apply(out); err != nil {
 		b.Fatal(err)
 	}
