@@ -70,18 +70,9 @@ type Node struct {
 // New checks the application id, the options and the topology, and prepares the actors that answer queries. It reaches
 // no broker and starts nothing, but for the listening of WithRemote. Its error joins every *OptionError.
 func New(appID string, t *topology.Topology, opts ...Option) (*Node, error) {
-	o := defaults()
-	for i, opt := range opts {
-		if opt == nil {
-			return nil, &OptionError{"options", fmt.Sprintf("number %d is nil: leave it out", i+1)}
-		}
-		opt(&o)
-	}
-	if err := o.validate(appID); err != nil {
+	o, err := chosen(appID, t, opts)
+	if err != nil {
 		return nil, err
-	}
-	if t == nil {
-		return nil, &OptionError{"topology", "it is nil: build one with topology.NewBuilder"}
 	}
 	n := &Node{app: appID, opts: o, topology: t.Bind(appID), system: o.system, topicIDs: map[string]string{}, application: application{heard: make(chan struct{})},
 		stopping: make(chan struct{}), stopped: make(chan struct{})}

@@ -20,6 +20,7 @@ import (
 	"github.com/millrace-io/millrace/query/remote"
 	"github.com/millrace-io/millrace/store"
 	"github.com/millrace-io/millrace/thread"
+	"github.com/millrace-io/millrace/topology"
 )
 
 // Option changes one setting of a Node.
@@ -220,6 +221,31 @@ type OptionError struct{ Option, Problem string }
 
 // Error names the setting, what is wrong with it, and what would be right.
 func (e *OptionError) Error() string { return "millrace: " + e.Option + ": " + e.Problem }
+
+// Check fails as New would for what is wrong about the application id, the options or the topology, and does nothing else:
+// it listens nowhere. That the address of WithRemote is free, only New can say. Its error joins every *OptionError.
+func Check(appID string, t *topology.Topology, opts ...Option) error {
+	_, err := chosen(appID, t, opts)
+	return err
+}
+
+// chosen are the options over the defaults.
+func chosen(appID string, t *topology.Topology, opts []Option) (options, error) {
+	o := defaults()
+	for i, opt := range opts {
+		if opt == nil {
+			return o, &OptionError{"options", fmt.Sprintf("number %d is nil: leave it out", i+1)}
+		}
+		opt(&o)
+	}
+	if err := o.validate(appID); err != nil {
+		return o, err
+	}
+	if t == nil {
+		return o, &OptionError{"topology", "it is nil: build one with topology.NewBuilder"}
+	}
+	return o, nil
+}
 
 var appIDPattern = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,100}$`)
 

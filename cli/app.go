@@ -35,6 +35,15 @@ type App struct {
 	Partitions int32
 }
 
+// build is what the application called id computes, bound to it.
+func (a App) build(id string) (*topology.Topology, error) {
+	t, err := a.Topology(id)
+	if err != nil {
+		return nil, failf(err, "the topology cannot be built; mend the application")
+	}
+	return t.Bind(id), nil
+}
+
 // Demo is an application that counts words of text.
 type Demo struct {
 	// Lines names the source topic of the application called appID. Each record value is a line of text.
@@ -67,7 +76,7 @@ type Process struct {
 // Main runs the command line of this process and ends it. The collector keeps to the memory limit of the container that the
 // process is in, unless GOMEMLIMIT names another.
 func Main(app App) {
-	_ = limitMemory(memlimit.FromCgroup) // a limit that cannot be read is none: what was the runtime's default stays
+	limitMemory(memlimit.FromCgroup)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	os.Exit(Run(context.Background(), app, Process{

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/millrace-io/millrace"
 )
 
 type checkCmd struct {
@@ -20,7 +21,7 @@ type checkCmd struct {
 type effectiveSetting struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
-	// Source is the layer that it comes from: command line, environment, file or default; a later one covers an earlier one.
+	// Source is the layer that it comes from: command line, environment, file or default; an earlier one covers a later one.
 	Source string `json:"source"`
 }
 
@@ -32,20 +33,29 @@ type checking struct {
 }
 
 func (c *checking) run(context.Context) error {
-	if _, err := c.app.Topology(c.appID()); err != nil {
-		return failf(err, "the topology cannot be built; mend the application")
+	t, err := c.app.build(c.appID())
+	if err != nil {
+		return err
+	}
+	s := nodeSettings{settings: c.settings, brokers: c.Brokers, stateDir: c.StateDir}
+	opts, err := s.node()
+	if err == nil {
+		err = millrace.Check(c.appID(), t, opts...)
+	}
+	if err != nil {
+		return &UsageError{Detail: err.Error(), Cause: err}
 	}
 	if c.json {
 		e := json.NewEncoder(c.proc.Out)
 		e.SetIndent("", "  ")
 		return e.Encode(c.rows)
 	}
-	w := tabwriter.NewWriter(c.proc.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SETTING\tVALUE\tSOURCE")
+	var rows [][]string
 	for _, r := range c.rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", r.Name, r.Value, r.Source)
+		rows = append(rows, []string{r.Name, r.Value, r.Source})
 	}
-	return w.Flush()
+	p := &printer{out: c.proc.Out}
+	return p.table([]string{"SETTING", "VALUE", "SOURCE"}, rows)
 }
 
 // hidden stands for a secret that is set.

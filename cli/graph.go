@@ -26,11 +26,10 @@ func (d *drawing) run(context.Context) error {
 	if id == "" {
 		id = d.app.Name
 	}
-	t, err := d.app.Topology(id)
+	t, err := d.app.build(id)
 	if err != nil {
-		return failf(err, "the topology cannot be built; mend the application")
+		return err
 	}
-	t = t.Bind(id)
 	text := t.Describe()
 	switch d.Output {
 	case "mermaid":

@@ -51,18 +51,11 @@ func (real) Connect(ctx context.Context, brokers []string) (cluster, error) {
 
 // Node implements world.
 func (real) Node(appID string, t *topology.Topology, s nodeSettings) (node, error) {
-	guarantee := millrace.ExactlyOnce
-	if s.Guarantee == millrace.AtLeastOnce.String() {
-		guarantee = millrace.AtLeastOnce
-	}
-	remotes, err := s.remoteSettings.options()
+	opts, err := s.node()
 	if err != nil {
 		return nil, err
 	}
-	n, err := millrace.New(appID, t, millrace.WithGuarantee(guarantee), millrace.WithRemote(s.Remote, remotes...),
-		millrace.WithBrokers(s.brokers...), millrace.WithStateDir(s.stateDir), millrace.WithThreads(s.Threads), millrace.WithLogger(s.logger),
-		millrace.WithCommitInterval(s.CommitInterval), millrace.WithEndpoint(s.endpoint), millrace.WithStartTimeout(s.StartTimeout),
-		millrace.WithShutdownTimeout(s.ShutdownTimeout), millrace.WithSessionTimeout(s.SessionTimeout))
+	n, err := millrace.New(appID, t, opts...)
 	if err != nil {
 		return nil, &UsageError{Detail: err.Error(), Cause: err}
 	}

@@ -66,13 +66,9 @@ func (s *session) openInputs() (err error) {
 	return err
 }
 
-func (s *session) openTopology() error {
-	t, err := s.app.Topology(s.id)
-	if err != nil {
-		return failf(err, "the application's topology is wrong")
-	}
-	s.topology = t.Bind(s.id)
-	return nil
+func (s *session) openTopology() (err error) {
+	s.topology, err = s.app.build(s.id)
+	return err
 }
 
 // trying is after how long without a broker a person is told that it is being tried.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/topology"
@@ -31,6 +32,24 @@ type nodeSettings struct {
 	stateDir string
 	endpoint string
 	logger   *slog.Logger
+}
+
+// node are the settings as millrace.New and millrace.Check take them. It fails on files that cannot be used.
+func (s *nodeSettings) node() ([]millrace.Option, error) {
+	guarantee, err := millrace.ParseGuarantee(s.Guarantee)
+	if err != nil {
+		return nil, err
+	}
+	remotes, err := s.remoteSettings.options()
+	if err != nil {
+		return nil, err
+	}
+	return []millrace.Option{
+		millrace.WithGuarantee(guarantee), millrace.WithRemote(s.Remote, remotes...),
+		millrace.WithBrokers(s.brokers...), millrace.WithStateDir(s.stateDir), millrace.WithThreads(s.Threads), millrace.WithLogger(s.logger),
+		millrace.WithCommitInterval(s.CommitInterval), millrace.WithEndpoint(s.endpoint), millrace.WithStartTimeout(s.StartTimeout),
+		millrace.WithShutdownTimeout(s.ShutdownTimeout), millrace.WithSessionTimeout(s.SessionTimeout),
+	}, nil
 }
 
 // cluster is a Kafka cluster as the feed needs it. It belongs to one goroutine.
