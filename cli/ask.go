@@ -21,7 +21,7 @@ import (
 type asking struct {
 	Addr    string        `help:"Node to ask: host:port, or https://host:port; by default 127.0.0.1:8080, where dev listens if it can." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
 	Output  string        `help:"Form of the answer: table or json." short:"o" enum:"table,json" default:"table"`
-	Timeout time.Duration `help:"Time to wait for the answer." default:"5s"`
+	Timeout time.Duration `help:"Time to wait for the answer; an order is waited for 25s at least." default:"5s"`
 	Token   string        `help:"Bearer token, if the node wants one." placeholder:"TOKEN"`
 	CA      string        `help:"PEM file with the certificates to trust." name:"ca" placeholder:"FILE"`
 	Cert    string        `help:"PEM file with this caller's certificate." placeholder:"FILE"`
@@ -110,8 +110,13 @@ func (a *asker) get(ctx context.Context, path string) (body []byte, err error) {
 	return a.ask(ctx, http.MethodGet, path, nil)
 }
 
+// orderPatience is above the 20 s after which a node says that an order may be carried out yet: whoever left before would not
+// be told.
+const orderPatience = 25 * time.Second
+
 // post gives an order.
 func (a *asker) post(ctx context.Context, path string, order []byte) (body []byte, err error) {
+	a.Timeout = max(a.Timeout, orderPatience)
 	return a.ask(ctx, http.MethodPost, path, order)
 }
 

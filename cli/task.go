@@ -6,7 +6,9 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/millrace-io/millrace/query/httpapi"
+	"github.com/millrace-io/millrace/record"
 )
 
 // taskCmd are the verbs about tasks that keep failing at one record.
@@ -46,20 +48,9 @@ func (c *taskCmd) asks(verb []string) (asking, func(context.Context, *asker, *pr
 	return c.List.asking, c.List.ask
 }
 
-// quarantined is a task as the node tells of it.
-type quarantined struct {
-	Task      string    `json:"task"`
-	Thread    string    `json:"thread"`
-	Topic     string    `json:"topic"`
-	Partition int64     `json:"partition"`
-	Offset    int64     `json:"offset"`
-	Attempts  int64     `json:"attempts"`
-	Retry     time.Time `json:"retry"`
-	Cause     string    `json:"cause"`
-}
-
-func (q *quarantined) record() string {
-	return q.Topic + "-" + number(q.Partition) + "@" + number(q.Offset)
+// at names a record as parseRecord reads it: TOPIC-PARTITION@OFFSET.
+func at(source record.TopicPartition, offset int64) string {
+	return source.String() + "@" + number(offset)
 }
 
 func (c *taskListCmd) ask(ctx context.Context, a *asker, p *printer) error {
@@ -67,30 +58,31 @@ func (c *taskListCmd) ask(ctx context.Context, a *asker, p *printer) error {
 	if err != nil || p.raw(body) {
 		return err
 	}
-	var all []quarantined
+	var all []httpapi.Quarantined
 	if err := understand(body, &all); err != nil {
 		return err
 	}
 	var rows [][]string
 	for _, q := range all {
-		rows = append(rows, []string{q.Task, q.record(), number(q.Attempts), instant(q.Retry.UnixMilli()), q.Thread, q.Cause})
+		source := record.TopicPartition{Topic: q.Topic, Partition: q.Partition}
+		rows = append(rows, []string{q.Task, at(source, q.Offset), strconv.Itoa(q.Attempts), instant(q.Retry.UnixMilli()), q.Thread, q.Cause})
 	}
 	return p.table([]string{"TASK", "RECORD", "ATTEMPTS", "NEXT RETRY", "THREAD", "CAUSE"}, rows)
 }
 
 func (c *orderCmd) ask(ctx context.Context, a *asker, p *printer) error {
-	at, err := parseRecord(c.Record)
+	named, err := parseRecord(c.Record)
 	if err != nil {
 		return err
 	}
 	if sub, partition, ok := strings.Cut(c.Task, "_"); !ok || !isNumber(sub) || !isNumber(partition) {
 		return usagef("task %q is no task; name it as task list prints it, such as 0_3", c.Task)
 	}
-	named, err := json.Marshal(at)
+	order, err := json.Marshal(named)
 	if err != nil {
 		return failf(err, "the order cannot be written")
 	}
-	body, err := a.post(ctx, "/tasks/"+url.PathEscape(c.Task)+"/"+c.remedy, named)
+	body, err := a.post(ctx, "/tasks/"+url.PathEscape(c.Task)+"/"+c.remedy, order)
 	if err != nil || p.raw(body) {
 		return err
 	}
