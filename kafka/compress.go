@@ -2,11 +2,14 @@ package kafka
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/snappy/xerial"
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
@@ -25,6 +28,8 @@ var codecs = map[string]int8{"": codecNone, "none": codecNone, "gzip": codecGZIP
 
 // inflatedLimit is the most that one batch may come to. A topic's max.message.bytes is a megabyte by default.
 const inflatedLimit = 256 << 20
+
+var errTooLarge = fmt.Errorf("a batch comes to more than %d bytes", inflatedLimit)
 
 // The libraries' states are large, so they are used again; which goroutine has one next is nobody's business.
 var (
@@ -103,6 +108,9 @@ func decompress(codec int8, b []byte) ([]byte, error) {
 		r.Reset(bytes.NewReader(b))
 		return inflated(r, len(b))
 	case codecSnappy:
+		if n, err := snappyLen(b); err != nil || n > inflatedLimit {
+			return nil, cmp.Or(err, errTooLarge)
+		}
 		return xerial.Decode(b)
 	case codecZSTD:
 		d, err := zstdDecoder()
@@ -119,7 +127,27 @@ func inflated(r io.Reader, from int) ([]byte, error) {
 	out := bytes.NewBuffer(make([]byte, 0, 4*from))
 	n, err := out.ReadFrom(io.LimitReader(r, inflatedLimit+1))
 	if err == nil && n > inflatedLimit {
-		err = fmt.Errorf("a batch comes to more than %d bytes", inflatedLimit)
+		err = errTooLarge
 	}
 	return out.Bytes(), err
+}
+
+// snappyLen is what snappy's data claims to come to, which the library allocates: frames, as Java writes them, or one block.
+func snappyLen(b []byte) (total int, err error) {
+	const head = 16
+	if len(b) < head || !bytes.HasPrefix(b, []byte("\x82SNAPPY\x00")) {
+		return snappy.DecodedLen(b)
+	}
+	for b = b[head:]; len(b) >= 4; {
+		size := binary.BigEndian.Uint32(b)
+		if b = b[4:]; int64(size) > int64(len(b)) {
+			return 0, xerial.ErrMalformed
+		}
+		n, err := snappy.DecodedLen(b[:size])
+		if err != nil {
+			return 0, err
+		}
+		total, b = total+n, b[size:]
+	}
+	return total, nil
 }

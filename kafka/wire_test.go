@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/IBM/sarama"
 	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/snappy/xerial"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
 
@@ -62,9 +65,14 @@ func TestBatchesAreKafkas(t *testing.T) {
 			theirs.ProducerID != 7 || theirs.ProducerEpoch != 3 || theirs.FirstOffset != at || theirs.LastOffsetDelta != int32(len(records)-1) {
 			t.Fatalf("%+v", theirs)
 		}
-		if codec == codecNone {
-			sameAsTheirs(t, theirs.Records, records, theirs.FirstTimestamp)
+		if int8(theirs.Attributes&attributeCodec) != codec {
+			t.Fatalf("the codec is %d, want %d", theirs.Attributes&attributeCodec, codec)
 		}
+		plain, err := kgo.DefaultDecompressor().Decompress(theirs.Records, kgo.CompressionCodecType(codec))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameAsTheirs(t, plain, records, theirs.FirstTimestamp)
 		tail := rapid.IntRange(0, len(stored)-1).Draw(t, "tail") // a part of another batch, as a broker adds it
 		from := at + rapid.Int64Range(0, int64(len(records)-1)).Draw(t, "from")
 		b, err := decodeBatches(record.TopicPartition{Topic: "t"}, from, &fetched{records: append(stored, stored[:tail]...)}, true)
@@ -78,6 +86,26 @@ func TestBatchesAreKafkas(t *testing.T) {
 			t.Fatal(d)
 		}
 	})
+}
+
+// A batch that claims to come to more than the limit is refused, whatever its codec, before there is memory for it.
+func TestBatchesThatClaimTooMuchAreRefused(t *testing.T) {
+	block := binary.AppendUvarint(nil, inflatedLimit+1)
+	half := binary.AppendUvarint(nil, inflatedLimit/2+1)
+	framed := xerial.Encode(nil, nil)
+	for range 2 {
+		framed = append(appendInt32(framed, int32(len(half))), half...)
+	}
+	for name, b := range map[string][]byte{"a block": block, "frames": framed} {
+		if _, err := decompress(codecSnappy, b); err == nil || !strings.Contains(err.Error(), "comes to more than") {
+			t.Errorf("%s of snappy: %v", name, err)
+		}
+	}
+	for _, b := range [][]byte{{}, framed[:18], framed[:21], {0xff}} {
+		if _, err := decompress(codecSnappy, b); err == nil {
+			t.Errorf("%x was taken for snappy", b)
+		}
+	}
 }
 
 func sameAsTheirs(t *rapid.T, encoded []byte, records []record.Raw, first int64) {
@@ -177,7 +205,7 @@ func TestCutAnswersAreRefused(t *testing.T) {
 	}
 }
 
-// benchRecords are the bench's lines: no key, a hundred bytes.
+// benchRecords are the bench's keyed records: values of a hundred bytes.
 func benchRecords(n int) []record.Raw {
 	now := time.Now().UnixMilli()
 	records := make([]record.Raw, n)
