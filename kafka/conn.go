@@ -28,7 +28,6 @@ type link struct {
 	// data is the connection to the same broker for requests that carry records; nil in such a connection itself, which has
 	// the stream. The client library must not be asked for anything on it.
 	data    *link
-	carries bool
 	mu      sync.Mutex
 	stream  *stream
 	broker  *sarama.Broker
@@ -78,7 +77,7 @@ func (l *link) openUntil(ctx context.Context) (*sarama.Broker, error) {
 		return nil, err
 	}
 	l.broker = b
-	if l.carries {
+	if l.data == nil {
 		l.stream = newStream(d.secured, l.readTimeout, l.cfg.requestTimeout(), l.renewal(b))
 	}
 	return b, nil
@@ -241,7 +240,7 @@ func (c *cluster) link(addr string) *link {
 	l := c.links[addr]
 	if l == nil {
 		l = &link{cfg: c.cfg, addr: addr, readTimeout: c.readTimeout, closed: c.closed}
-		l.data = &link{cfg: c.cfg, addr: addr, readTimeout: c.readTimeout, closed: c.closed, carries: true}
+		l.data = &link{cfg: c.cfg, addr: addr, readTimeout: c.readTimeout, closed: c.closed}
 		c.links[addr] = l
 	}
 	return l

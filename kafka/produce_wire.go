@@ -10,9 +10,6 @@ import (
 type produce struct {
 	clientID, transactionalID string
 	codec                     int8
-	// cuts are the places in frame at which records come, which stay where they are.
-	cuts    []int
-	records [][]byte
 }
 
 // producedPart is a broker's word about one batch.
@@ -41,6 +38,8 @@ func (r *produce) encode(batches []numbered) [][]byte {
 	for _, n := range batches {
 		topics[n.To.Topic] = append(topics[n.To.Topic], n)
 	}
+	// cuts are the places in b at which records come, which stay where they are.
+	cuts, records := make([]int, 0, len(batches)), make([][]byte, 0, len(batches))
 	b = appendInt32(b, int32(len(topics)))
 	for topic, batches := range topics {
 		b = appendString(b, topic)
@@ -50,12 +49,12 @@ func (r *produce) encode(batches []numbered) [][]byte {
 			b = appendInt32(b, n.To.Partition)
 			b = appendInt32(b, int32(headBytes+len(payload)))
 			b = n.appendHead(b, n.pid, n.epoch, codec, r.transactionalID != "", payload)
-			r.cuts, r.records = append(r.cuts, len(b)), append(r.records, payload)
+			cuts, records = append(cuts, len(b)), append(records, payload)
 		}
 	}
-	parts, at := make([][]byte, 0, 2*len(r.cuts)), 0
-	for i, cut := range r.cuts {
-		parts = append(parts, b[at:cut], r.records[i])
+	parts, at := make([][]byte, 0, 2*len(cuts)), 0
+	for i, cut := range cuts {
+		parts = append(parts, b[at:cut], records[i])
 		at = cut
 	}
 	return parts

@@ -17,7 +17,7 @@ const (
 	apiFetch, fetchVersion     = 1, 11
 )
 
-// newRequest begins a frame: room for its length, then the header. finish fills in the length; the stream the correlation id.
+// newRequest begins a frame: room for its length, then the header. stream.send fills in the length and the correlation id.
 func newRequest(dst []byte, api, version int16, clientID string) []byte {
 	dst = append(dst, 0, 0, 0, 0)
 	dst = binary.BigEndian.AppendUint16(dst, uint16(api))
