@@ -428,4 +428,7 @@ func TestEmptyStoreIsNotSearched(t *testing.T) {
 	if present, err := get("a"); !present || err != nil {
 		t.Fatal("a row that was evicted is lost", err)
 	}
+	if state.Gets != 1 {
+		t.Fatalf("the engine was asked %d times, want once, for the row that was evicted", state.Gets)
+	}
 }
