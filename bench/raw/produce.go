@@ -2,6 +2,7 @@ package raw
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -51,16 +52,11 @@ type batch struct {
 	first, last int64
 }
 
-var codecs = map[string]sarama.CompressionCodec{
-	"": sarama.CompressionNone, "none": sarama.CompressionNone, "gzip": sarama.CompressionGZIP,
-	"snappy": sarama.CompressionSnappy, "lz4": sarama.CompressionLZ4, "zstd": sarama.CompressionZSTD,
-}
-
-// producer connects one. An empty transactional id is none; group is whose offsets its transactions commit.
+// producer connects one. An empty compression or transactional id is none; group is whose offsets its transactions commit.
 func (c *Client) producer(compression, transactional, group string) (*producer, error) {
-	codec, ok := codecs[compression]
-	if !ok {
-		return nil, fmt.Errorf("there is no compression %q", compression)
+	var codec sarama.CompressionCodec
+	if err := codec.UnmarshalText([]byte(cmp.Or(compression, "none"))); err != nil {
+		return nil, err
 	}
 	conn, err := c.connect()
 	if err != nil {

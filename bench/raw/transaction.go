@@ -18,6 +18,8 @@ type transaction struct {
 	name, group string
 	// added are the partitions that the open transaction knows.
 	added map[string]map[int32]bool
+	// ended are the offsets of the last commit.
+	ended []int64
 }
 
 // transactional makes the producer one. group is whose offsets its transactions commit.
@@ -66,12 +68,12 @@ func (t *transaction) add(slots []slot) error {
 	})
 }
 
-// end commits: next are the offsets of topic behind what is written.
+// end commits, unless nothing was written or read: next are the offsets of topic behind what was read.
 func (t *transaction) end(topic string, next []int64) error {
 	if err := t.p.flush(); err != nil {
 		return err
 	}
-	if len(t.added) == 0 {
+	if len(t.added) == 0 && slices.Equal(t.ended, next) {
 		return nil
 	}
 	if err := errors.Join(t.addOffsets(), t.offsets(topic, next)); err != nil {
@@ -79,6 +81,7 @@ func (t *transaction) end(topic string, next []int64) error {
 	}
 	request := &sarama.EndTxnRequest{Version: 1, TransactionalID: t.name, ProducerID: t.p.id, ProducerEpoch: t.p.epoch, TransactionResult: true}
 	clear(t.added)
+	t.ended = append(t.ended[:0], next...)
 	return concurrently(func() error {
 		r, err := t.conn.EndTxn(request)
 		if err != nil {
