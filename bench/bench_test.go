@@ -81,7 +81,7 @@ func TestResultsAreResumed(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := &bench{settings: s}
-		cells, _, err := b.choose()
+		cells, err := b.choose()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestCellsAreInterleaved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cells, _, err := (&bench{settings: s}).choose()
+	cells, err := (&bench{settings: s}).choose()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,6 +133,27 @@ func TestCellsAreInterleaved(t *testing.T) {
 		"count millrace", "count raw", "start kafka-streams-leave", "start millrace"}
 	if !slices.Equal(names, want) {
 		t.Errorf("the cells are %q, want %q", names, want)
+	}
+}
+
+// A system is built once, also one that is another with other flags, and only if a cell needs it.
+func TestProgramsAreBuiltOnce(t *testing.T) {
+	for _, s := range systems {
+		if builders[s.program] == nil {
+			t.Errorf("nothing builds %s", s.name)
+		}
+	}
+	for args, want := range map[string][]string{
+		"-jobs start -systems millrace-stay": {ours}, "-jobs start -systems kafka-streams-leave": {peer}, "-jobs start": {peer, ours}, "-jobs pass": {ceiling, peer, ours},
+	} {
+		s, err := parse(strings.Fields(args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cells, err := (&bench{settings: s}).choose()
+		if got := programs(cells); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s builds %q, want %q: %v", args, got, want, err)
+		}
 	}
 }
 
@@ -201,17 +222,17 @@ func TestChartIsAPicture(t *testing.T) {
 }
 
 func TestParseRefuses(t *testing.T) {
-	for _, args := range []string{"-records 0", "-repetitions -1", "-nonsense"} {
+	for _, args := range []string{"-records 0", "-repetitions -1", "-procs-per-core 0", "-guarantees=", "-caching=", "-jobs=", "-systems=", "-nonsense"} {
 		if _, err := parse(strings.Fields(args)); err == nil {
 			t.Errorf("%s was taken", args)
 		}
 	}
-	for _, args := range []string{"-jobs nonsense", "-systems nonsense", "-guarantees never", "-caching maybe"} {
+	for _, args := range []string{"-jobs nonsense", "-systems nonsense", "-guarantees never", "-caching maybe", "-jobs pass -systems millrace-stay"} {
 		s, err := parse(strings.Fields(args))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := (&bench{settings: s}).choose(); err == nil {
+		if _, err := (&bench{settings: s}).choose(); err == nil {
 			t.Errorf("%s was taken", args)
 		}
 	}

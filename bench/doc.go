@@ -8,6 +8,7 @@
 //	make bench-peer DIR=…            our Kafka Streams program against another
 //	go run ./bench -jobs count -repetitions 5 -systems millrace,kafka-streams
 //	go run ./bench -systems millrace -profile /tmp/profiles
+//	go run ./bench -jobs gets -procs-per-core 1
 //
 // CPU counts in the system's own process from the first record to the end of the last commit, the broker's not. An output
 // agrees if the last value of each key is right; how many output records there were on the way is printed, because

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -15,7 +16,7 @@ import (
 type settings struct {
 	// sizes are the numbers of input records, by the name that work.Job.Size has for them.
 	sizes                              map[string]int
-	repetitions                        int
+	repetitions, procsPerCore          int
 	jobs, systems, guarantees, caching []string
 	profile, results, shared           string
 	patience                           time.Duration
@@ -26,7 +27,7 @@ type settings struct {
 const allSystems = "raw,kafka-streams,kafka-streams-leave,millrace,millrace-stay"
 
 func parse(args []string) (settings, error) {
-	s := settings{sizes: map[string]int{}}
+	var s settings
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.BoolVar(&s.quick, "quick", false, "small inputs, once: does the bench work?")
 	records := f.Int("records", 3_000_000, "records of the keyed count, the pass-through, windows and the like")
@@ -35,6 +36,7 @@ func parse(args []string) (settings, error) {
 	large := f.Int("large", 60_000, "records with values of 10 KiB")
 	many := f.Int("many", 400_000, "records over 200 partitions")
 	f.IntVar(&s.repetitions, "repetitions", 3, "runs of each job on each system")
+	f.IntVar(&s.procsPerCore, "procs-per-core", 4, "GOMAXPROCS of Millrace for each core, in jobs that are read from (docs/queries.md says why)")
 	jobs := f.String("jobs", "count,words,pass", "jobs, in order: names, matrix or scale")
 	names := f.String("systems", allSystems, "systems, in order; those that cannot do a job are left out")
 	guarantees := f.String("guarantees", "exactly_once", "at_least_once, exactly_once or both, in order")
@@ -55,18 +57,28 @@ func parse(args []string) (settings, error) {
 		}
 	}
 	s.sizes = map[string]int{"records": *records, "lines": *lines, "keys": *keys, "twice": 2 * *keys, "large": *large, "many": *many}
-	for name, n := range s.sizes {
-		if n < 1 || s.repetitions < 1 {
-			return s, fmt.Errorf("%s and repetitions must be at least 1", name)
-		}
-	}
 	s.jobs, s.systems, s.guarantees, s.caching = list(*jobs), list(*names), list(*guarantees), list(*caching)
 	s.redo = list(*redo)
 	s.resume = s.resume || len(s.redo) > 0
 	if s.shared != "" {
 		s.systems = append(s.systems, shared)
 	}
-	return s, nil
+	return s, s.validate()
+}
+
+func (s settings) validate() error {
+	for name, n := range s.sizes {
+		if n < 1 {
+			return fmt.Errorf("%s must be at least 1", name)
+		}
+	}
+	if s.repetitions < 1 || s.procsPerCore < 1 {
+		return errors.New("repetitions and procs-per-core must be at least 1")
+	}
+	if len(s.jobs) == 0 || len(s.systems) == 0 || len(s.guarantees) == 0 || len(s.caching) == 0 {
+		return errors.New("jobs, systems, guarantees and caching must each name one at least")
+	}
+	return nil
 }
 
 func set(f *flag.FlagSet, name string) (found bool) {

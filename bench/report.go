@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -37,12 +37,14 @@ type head struct {
 	Kafka string         `json:"kafka"`
 	Sizes map[string]int `json:"sizes"`
 	Quick bool           `json:"quick,omitempty"`
+	// ProcsPerCore is the flag of that name.
+	ProcsPerCore int `json:"procs_per_core"`
 }
 
 // openReport begins a report, or takes up the one in the results file.
 func openReport(ctx context.Context, s settings) (*report, error) {
 	r := &report{commit: commit(ctx), Head: head{
-		Go: runtime.Version(), CPUs: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Kafka: realkafka.Version, Sizes: s.sizes, Quick: s.quick,
+		Go: runtime.Version(), CPUs: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Kafka: realkafka.Version, Sizes: s.sizes, Quick: s.quick, ProcsPerCore: s.procsPerCore,
 	}}
 	if !s.resume || s.results == "" {
 		return r, nil
@@ -58,17 +60,13 @@ func openReport(ctx context.Context, s settings) (*report, error) {
 	if err := json.Unmarshal(text, &before); err != nil {
 		return nil, fmt.Errorf("%s is not a file of results: %w", s.results, err)
 	}
-	if !before.Head.comparable(r.Head) {
-		return nil, fmt.Errorf("%s has results of another machine, another Kafka or other sizes: delete it, or give -results another name", s.results)
+	if !reflect.DeepEqual(before.Head, r.Head) {
+		return nil, fmt.Errorf("%s has results of another machine, Go or Kafka, or of other sizes or procs-per-core: delete it, or give -results another name", s.results)
 	}
 	r.Rows = slices.DeleteFunc(before.Rows, func(r row) bool {
 		return slices.ContainsFunc(s.redo, func(prefix string) bool { return strings.HasPrefix(r.Cell, prefix) })
 	})
 	return r, nil
-}
-
-func (h head) comparable(other head) bool {
-	return h.CPUs == other.CPUs && h.OS == other.OS && h.Kafka == other.Kafka && h.Quick == other.Quick && maps.Equal(h.Sizes, other.Sizes)
 }
 
 // commit is the tree's, with a + if files were changed since.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/millrace-io/millrace/bench/raw"
 	"github.com/millrace-io/millrace/bench/work"
@@ -25,7 +26,7 @@ type bench struct {
 
 func run(ctx context.Context, s settings) (err error) {
 	b := &bench{settings: s, answers: map[string]*work.Answer{}, filled: map[string]error{}}
-	cells, systems, err := b.choose()
+	cells, err := b.choose()
 	if err != nil {
 		return err
 	}
@@ -40,9 +41,9 @@ func run(ctx context.Context, s settings) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
-	for _, s := range systems {
-		if err := s.build(ctx, b); err != nil {
-			return fmt.Errorf("%s cannot be built: %w", s.name, err)
+	for _, program := range programs(cells) {
+		if err := builders[program](ctx, b); err != nil {
+			return fmt.Errorf("%s cannot be built: %w", program, err)
 		}
 	}
 	return b.onBroker(ctx, cells)
@@ -65,32 +66,45 @@ func (b *bench) onBroker(ctx context.Context, cells []cell) (err error) {
 	return b.all(ctx, cells)
 }
 
-// choose returns the cells that the flags ask for, in the order in which they run, and the systems that some of them need.
-// It interleaves: within a repetition every system runs once per job, so that a slow minute of the machine or of the broker
+// choose returns the cells that the flags ask for, at least one, in the order in which they run. It interleaves: within a repetition every system runs once per job, so that a slow minute of the machine or of the broker
 // falls on all of them; and another one begins in each repetition, because the first finds the broker as the fill has left it.
-func (b *bench) choose() (cells []cell, needed []system, err error) {
+func (b *bench) choose() (cells []cell, err error) {
 	jobs, err := b.variants()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	var asked []system
 	for _, name := range b.systems {
 		s, err := findSystem(name)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		needed = append(needed, s)
+		asked = append(asked, s)
 	}
 	for repetition := range b.repetitions {
 		for _, j := range jobs {
-			for i := range needed {
-				s := needed[(i+repetition)%len(needed)]
+			for i := range asked {
+				s := asked[(i+repetition)%len(asked)]
 				if s.does(j) && (repetition == 0 || j.Course != work.Reads) {
 					cells = append(cells, cell{j, s, repetition + 1})
 				}
 			}
 		}
 	}
-	return cells, needed, nil
+	if len(cells) == 0 {
+		return nil, errors.New("none of -systems does any of -jobs")
+	}
+	return cells, nil
+}
+
+// programs are those that the cells run, each once.
+func programs(cells []cell) (needed []string) {
+	for _, c := range cells {
+		if !slices.Contains(needed, c.system.program) {
+			needed = append(needed, c.system.program)
+		}
+	}
+	return needed
 }
 
 func (b *bench) variants() (jobs []work.Job, err error) {

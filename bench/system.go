@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -25,8 +26,9 @@ type assignment struct {
 
 // system is something that can do jobs: a program that prints a measurement as its last line.
 type system struct {
-	name    string
-	build   func(ctx context.Context, b *bench) error
+	name string
+	// program is the one of builders that builds it.
+	program string
 	command func(b *bench, a assignment) []string
 	does    func(j work.Job) bool
 	// parse reads the last line.
@@ -39,19 +41,21 @@ type system struct {
 const peer, ceiling, ours, shared = "kafka-streams", "raw", "millrace", "shared-peer"
 
 var systems = []system{
-	{name: ceiling, build: buildGo("ceiling"), command: rawCommand, does: steady, parse: measure.Parse},
-	{name: peer, build: buildPeer, command: peerCommand, does: every, parse: measure.Parse},
-	{name: peer + "-leave", build: nothing, command: leaving(peerCommand), does: restarts, parse: measure.Parse},
-	{name: ours, build: buildGo("millrace"), command: leaving(millraceCommand), does: every, parse: measure.Parse},
-	{name: ours + "-stay", build: nothing, command: millraceCommand, does: restarts, parse: measure.Parse},
-	{name: shared, build: buildShared, command: sharedCommand, does: sharedDoes, parse: parseShared, out: "out"},
+	{name: ceiling, program: ceiling, command: rawCommand, does: steady, parse: measure.Parse},
+	{name: peer, program: peer, command: peerCommand, does: every, parse: measure.Parse},
+	{name: peer + "-leave", program: peer, command: leaving(peerCommand), does: restarts, parse: measure.Parse},
+	{name: ours, program: ours, command: leaving(millraceCommand), does: every, parse: measure.Parse},
+	{name: ours + "-stay", program: ours, command: millraceCommand, does: restarts, parse: measure.Parse},
+	{name: shared, program: shared, command: sharedCommand, does: sharedDoes, parse: parseShared, out: "out"},
+}
+
+var builders = map[string]func(context.Context, *bench) error{
+	ceiling: buildGo("ceiling"), peer: buildPeer, ours: buildGo("millrace"), shared: buildShared,
 }
 
 func every(work.Job) bool      { return true }
 func steady(j work.Job) bool   { return j.Course == work.Steady }
 func restarts(j work.Job) bool { return j.Course == work.Restarts }
-
-func nothing(context.Context, *bench) error { return nil }
 
 func leaving(command func(*bench, assignment) []string) func(*bench, assignment) []string {
 	return func(b *bench, a assignment) []string {
@@ -107,14 +111,8 @@ func (a assignment) reads() int {
 }
 
 func (a assignment) compression() string {
-	if a.job.Input.Compression == "" {
-		return "none"
-	}
-	return a.job.Input.Compression
+	return cmp.Or(a.job.Input.Compression, "none")
 }
-
-// procsPerCore is how many threads of a node that is read from compete for a core with those of the broker.
-const procsPerCore = 4
 
 func millraceCommand(b *bench, a assignment) []string {
 	command := []string{filepath.Join(b.dir, "millrace"), "-brokers", b.broker, "-does", a.job.Does, "-app", a.app, "-guarantee", a.job.Guarantee,
@@ -122,7 +120,7 @@ func millraceCommand(b *bench, a assignment) []string {
 		"-records", fmt.Sprint(a.records), "-counted", fmt.Sprint(a.job.Counted(a.records)), "-reads", fmt.Sprint(a.reads()),
 		fmt.Sprintf("-every-update=%t", a.job.Uncached), fmt.Sprintf("-leave=%t", a.leave)}
 	if a.reads() > 0 { // docs/queries.md says why
-		command = append(command, "-procs", fmt.Sprint(procsPerCore*runtime.NumCPU()))
+		command = append(command, "-procs", fmt.Sprint(b.procsPerCore*runtime.NumCPU()))
 	}
 	if b.profile != "" {
 		command = append(command, "-profile", filepath.Join(b.profile, a.app))
