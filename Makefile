@@ -100,7 +100,7 @@ SEEDS ?= 100
 sim:
 	$(GO) run ./internal/sim -seeds $(SEEDS) $(if $(SEED),-first $(SEED)) $(SIM_FLAGS)
 
-# Applies seeded bugs, one at a time, to a copy of the tree; the simulator has to find each. NAMES picks some of them.
+# Applies seeded bugs, one at a time, to a copy of the tree; the simulator or a test has to find each. NAMES picks some of them.
 .PHONY: mutants
 mutants:
 	GO=$(GO) internal/sim/mutants/run.sh $(NAMES)

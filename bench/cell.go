@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
@@ -31,7 +32,7 @@ type outcome struct {
 
 // run runs a cell: fresh application, fresh topics, fresh state; all gone afterwards.
 func (b *bench) run(ctx context.Context, c cell) (err error) {
-	app := fmt.Sprintf("bench-%s-%s-%t-%s-%d", c.job.Name, c.job.Guarantee, c.job.Uncached, c.system.name, c.repetition)
+	app := "bench-" + strings.ReplaceAll(c.name(), "/", "-")
 	a := assignment{job: c.job, app: app, in: c.job.Input.Topic, out: app + "-out", records: b.size(c.job), state: filepath.Join(b.dir, "state", app), until: "done"}
 	if c.system.out != "" {
 		a.out = c.system.out
@@ -139,7 +140,7 @@ func (b *bench) share(ctx context.Context, s system, a assignment) (o outcome, e
 			return o, err
 		}
 	}
-	if err := pause(ctx, settle); err != nil {
+	if err := measure.Pause(ctx, settle); err != nil {
 		return o, err
 	}
 	if err := errors.Join(b.client.Fill(in, a.records), b.awaitCommitted(ctx, a)); err != nil {
@@ -156,22 +157,11 @@ func (b *bench) awaitCommitted(ctx context.Context, a assignment) error {
 			return err
 		}
 		if n >= int64(a.records) {
-			return pause(ctx, 500*time.Millisecond)
+			return measure.Pause(ctx, 500*time.Millisecond)
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := measure.Pause(ctx, 50*time.Millisecond); err != nil {
 			return fmt.Errorf("%d of %d records were committed: %w", n, a.records, err)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

@@ -185,6 +185,21 @@ func (s *Sum) Await(ctx context.Context, n int64) error {
 	return nil
 }
 
+// Pause waits; not at all if d is not positive. Its error is the context's cause.
+func Pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // Parse reads what Write has printed.
 func Parse(line string) (r Result, err error) {
 	if err := json.Unmarshal([]byte(line), &r); err != nil {

@@ -61,7 +61,7 @@ func (r *reader) underLoad(ctx context.Context, seen *measure.Sum, until int64) 
 		if turn == 0 {
 			err = r.paced(ctx, began.Add(slice))
 		} else {
-			err = pause(ctx, began.Add(slice))
+			err = measure.Pause(ctx, time.Until(began.Add(slice)))
 		}
 		if err != nil {
 			return nil, 0, err
@@ -85,26 +85,11 @@ func (r *reader) paced(ctx context.Context, until time.Time) error {
 		if now := time.Now(); now.Sub(next) > time.Millisecond {
 			next = now
 		}
-		if err := errors.Join(pause(ctx, next), r.get(ctx, false)); err != nil {
+		if err := errors.Join(measure.Pause(ctx, time.Until(next)), r.get(ctx, false)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func pause(ctx context.Context, until time.Time) error {
-	d := time.Until(until)
-	if d <= 0 {
-		return nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // atRest reads one key after the other.

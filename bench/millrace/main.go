@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"runtime"
@@ -141,12 +142,8 @@ func (s settings) wait(ctx context.Context, ready <-chan time.Duration, progress
 	case "stopped":
 		stop = make(chan struct{})
 		go func() {
-			for b := make([]byte, 64); ; {
-				if _, err := os.Stdin.Read(b); err != nil {
-					close(stop)
-					return
-				}
-			}
+			io.Copy(io.Discard, os.Stdin)
+			close(stop)
 		}()
 	default:
 		return 0, r, fmt.Errorf("until is not %q: it is done, running or stopped", s.until)

@@ -30,8 +30,8 @@ type Job struct {
 	// Does is the topology: pass, map, count, words or windows.
 	Does  string
 	Input Input
-	// Size names the flag that says how many input records there are: records, lines, keys, large or many. Records, if it
-	// is not 0, is their number itself.
+	// Size names the flag that says how many input records there are: records, lines, keys, large or many; twice is each of
+	// the keys twice. Records, if it is not 0, is their number itself.
 	Size    string
 	Records int
 	Course  Course
