@@ -44,7 +44,8 @@ type head struct {
 // openReport begins a report, or takes up the one in the results file.
 func openReport(ctx context.Context, s settings) (*report, error) {
 	r := &report{commit: commit(ctx), Head: head{
-		Go: runtime.Version(), CPUs: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Kafka: realkafka.Version, Sizes: s.sizes, Quick: s.quick, ProcsPerCore: s.procsPerCore,
+		Go: runtime.Version(), CPUs: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Kafka: realkafka.Version,
+		Sizes: s.sizes, Quick: s.quick, ProcsPerCore: s.procsPerCore,
 	}}
 	if !s.resume || s.results == "" {
 		return r, nil
@@ -61,7 +62,8 @@ func openReport(ctx context.Context, s settings) (*report, error) {
 		return nil, fmt.Errorf("%s is not a file of results: %w", s.results, err)
 	}
 	if !reflect.DeepEqual(before.Head, r.Head) {
-		return nil, fmt.Errorf("%s has results of another machine, Go or Kafka, or of other sizes or procs-per-core: delete it, or give -results another name", s.results)
+		return nil, fmt.Errorf("%s has results of another machine, Go or Kafka, or of other sizes or procs-per-core: "+
+			"delete it, or give -results another name", s.results)
 	}
 	r.Rows = slices.DeleteFunc(before.Rows, func(r row) bool {
 		return slices.ContainsFunc(s.redo, func(prefix string) bool { return strings.HasPrefix(r.Cell, prefix) })
@@ -69,13 +71,17 @@ func openReport(ctx context.Context, s settings) (*report, error) {
 	return r, nil
 }
 
-// commit is the tree's, with a + if files were changed since.
+// commit is the tree's, with a + if files were changed since. Those in bench/results do not count: every run changes them.
 func commit(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty=+", "--exclude=*").Output()
+	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output()
 	if err != nil {
 		return "unknown"
 	}
-	return strings.TrimSpace(string(out))
+	name := strings.TrimSpace(string(out))
+	if exec.CommandContext(ctx, "git", "diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)bench/results").Run() != nil {
+		name += "+"
+	}
+	return name
 }
 
 // missing are the cells that have no row yet.

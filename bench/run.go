@@ -66,8 +66,9 @@ func (b *bench) onBroker(ctx context.Context, cells []cell) (err error) {
 	return b.all(ctx, cells)
 }
 
-// choose returns the cells that the flags ask for, at least one, in the order in which they run. It interleaves: within a repetition every system runs once per job, so that a slow minute of the machine or of the broker
-// falls on all of them; and another one begins in each repetition, because the first finds the broker as the fill has left it.
+// choose returns the cells that the flags ask for, at least one, in the order in which they run. It interleaves: within a
+// repetition every system runs once per job, so that a slow minute of the machine or of the broker falls on all of them; and
+// another one begins in each repetition, because the first finds the broker as the fill has left it.
 func (b *bench) choose() (cells []cell, err error) {
 	jobs, err := b.variants()
 	if err != nil {
