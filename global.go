@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,11 +14,11 @@ import (
 
 	"github.com/millrace-io/millrace/actors"
 	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/internal/plan"
 	"github.com/millrace-io/millrace/kafka"
 	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/store"
-	"github.com/millrace-io/millrace/task"
 	"github.com/millrace-io/millrace/topology"
 )
 
@@ -42,7 +41,11 @@ func newGlobals(n *Node) *globals {
 	g.tree.watch = &threadWatcher{node: n, failed: g.tree.fail}
 	g.tree.supervisor = n.supervisor(g.tree)
 	for _, spec := range n.topology.Globals {
-		g.stores = append(g.stores, &globalStore{globals: g, spec: spec, changed: make(chan struct{}), skipped: map[string]int64{}})
+		s := &globalStore{globals: g, spec: spec, changed: make(chan struct{}), skipped: map[string]int64{}}
+		s.records = plan.GlobalRecords{Topology: n.topology, Spec: &s.spec, Failed: func(source record.TopicPartition, offset int64, cause error, stack []byte) error {
+			return &GlobalRecordError{Store: s.spec.Name, Source: source, Offset: offset, Cause: cause, Stack: stack}
+		}}
+		g.stores = append(g.stores, s)
 	}
 	return g
 }
@@ -160,7 +163,9 @@ func (g *globals) state(name string) topology.GlobalState {
 type globalStore struct {
 	globals *globals
 	spec    topology.GlobalSpec
-	records atomic.Int64
+	// records decides what is taken of the topic, count is how many it was asked about.
+	records plan.GlobalRecords
+	count   atomic.Int64
 
 	mu      sync.Mutex
 	serving *store.TaskState
@@ -181,7 +186,7 @@ func (s *globalStore) storeSpec() store.GlobalSpec {
 	n := s.globals.node
 	return store.GlobalSpec{
 		Dir: n.dir, ClusterID: n.clusterID, Topic: s, Take: s.take, Refresh: n.opts.metadata, Watcher: s,
-		Store: store.StoreSpec{Name: s.spec.Name, Kind: s.spec.Kind, KeyCodec: s.spec.KeyCodec, ValueCodec: s.spec.ValueCodec, Changelog: s.spec.Topic, InMemory: s.spec.InMemory},
+		Store: plan.GlobalSpec(&s.spec),
 	}
 }
 
@@ -230,58 +235,19 @@ func (s *globalStore) Open(partitions int32, deliver func(broker.Event)) (store.
 	return kafka.NewFetcher(kafka.FetcherConfig{Config: n.kafkaConfig(s.thread()), ReadCommitted: n.exactlyOnce(), Credit: credit, PartitionBytes: min(1<<20, credit)}, deliver)
 }
 
-// take decides about a record: one without a key is left out and counted, and so is one that the codecs cannot read if the
-// topology's handler lets it go.
+// take decides about a record, and counts what is left out.
 func (s *globalStore) take(tp record.TopicPartition, r *record.Raw) (bool, error) {
-	s.records.Add(1)
-	if r.Key == nil {
-		s.skip("null key")
-		return false, nil
+	s.count.Add(1)
+	reason, letter, err := s.records.Take(tp, r)
+	if reason != "" {
+		s.skip(reason)
 	}
-	err := s.check(tp, r)
-	if err == nil {
-		return true, nil
-	}
-	switch s.answer(tp, r, err) {
-	case topology.Skip:
-		s.skip("deserialization")
-	case topology.DeadLetter:
+	if letter != nil {
 		// Every node reads every record, and at each rebuild again; and a global store writes nothing.
-		s.skip("deserialization")
 		s.globals.node.opts.logger.Warn("a record of a global store cannot be read; it is left out, since a global store writes no dead letters",
-			"store", s.spec.Name, "partition", tp, "offset", r.Offset, "err", err)
-	default:
-		return false, err
+			"store", s.spec.Name, "partition", tp, "offset", r.Offset, "err", letter)
 	}
-	return false, nil
-}
-
-// check reads a record with the store's codecs. A panic of one is as good as an error.
-func (s *globalStore) check(tp record.TopicPartition, r *record.Raw) (err error) {
-	failed := func(cause error, stack []byte) error {
-		return &GlobalRecordError{Store: s.spec.Name, Source: tp, Offset: r.Offset, Cause: cause, Stack: stack}
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			stack := debug.Stack()
-			err = failed(&task.Panic{Value: v, Stack: stack}, stack)
-		}
-	}()
-	if cause := s.spec.Check(r); cause != nil {
-		return failed(cause, nil)
-	}
-	return nil
-}
-
-// answer asks the topology's handler. One that panics has answered Fail.
-func (s *globalStore) answer(tp record.TopicPartition, r *record.Raw, err error) (answer topology.Response) {
-	defer func() {
-		if recover() != nil {
-			answer = topology.Fail
-		}
-	}()
-	handlers := s.globals.node.topology.Handlers()
-	return handlers.Answer(topology.ErrorContext{Stage: topology.Deserialization, Node: s.spec.Name, Source: tp, Input: r}, err)
+	return reason == "" && err == nil, err
 }
 
 func (s *globalStore) skip(reason string) {
@@ -325,7 +291,7 @@ type GlobalStatus struct {
 func (n *Node) GlobalStores() (all []GlobalStatus) {
 	for _, s := range n.globals.stores {
 		state, _ := s.now()
-		out := GlobalStatus{Store: s.spec.Name, Topic: s.spec.Topic, Records: s.records.Load()}
+		out := GlobalStatus{Store: s.spec.Name, Topic: s.spec.Topic, Records: s.count.Load()}
 		if state != nil {
 			out.Position = maps.Clone(state.Position())
 		}

@@ -4,27 +4,25 @@ import (
 	"bytes"
 	"errors"
 	"iter"
-	"runtime/debug"
 	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/actors"
+	"github.com/millrace-io/millrace/internal/plan"
 	"github.com/millrace-io/millrace/lifecycle"
-	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/store"
-	"github.com/millrace-io/millrace/task"
 	"github.com/millrace-io/millrace/topology"
 )
 
 // globalWork is one global store: it has all that is in its topic before a task is given anything.
 type globalWork struct {
-	d     *Driver
-	spec  topology.GlobalSpec
-	state *store.TaskState
-	actor *actor.PID
+	d       *Driver
+	spec    topology.GlobalSpec
+	records plan.GlobalRecords
+	state   *store.TaskState
+	actor   *actor.PID
 	// epoch counts the times that the state was opened.
 	epoch uint64
 }
@@ -34,7 +32,11 @@ var _ topology.GlobalState = (*globalWork)(nil)
 func (d *Driver) createGlobals() {
 	for _, spec := range d.topology.Globals {
 		d.router.SetPartitions(spec.Name, 1)
-		d.globals = append(d.globals, &globalWork{d: d, spec: spec})
+		g := &globalWork{d: d, spec: spec}
+		g.records = plan.GlobalRecords{Topology: d.topology, Spec: &g.spec, Failed: func(source record.TopicPartition, offset int64, cause error, stack []byte) error {
+			return &millrace.GlobalRecordError{Store: g.spec.Name, Source: source, Offset: offset, Cause: cause, Stack: stack}
+		}}
+		d.globals = append(d.globals, g)
 	}
 }
 
@@ -59,18 +61,14 @@ func (g *globalWork) open() (err error) {
 	g.epoch++
 	g.became(lifecycle.ThreadRebalancing)
 	g.d.router.Opening(g.spec.Name, 0, g.thread(), g.epoch)
-	g.state, _, err = g.d.dir.OpenTask(store.TaskSpec{Global: g.spec.Name, Stores: []store.StoreSpec{{
-		Name: g.spec.Name, Kind: g.spec.Kind, KeyCodec: g.spec.KeyCodec, ValueCodec: g.spec.ValueCodec, Changelog: g.spec.Topic, InMemory: g.spec.InMemory,
-	}}})
+	g.state, _, err = g.d.dir.OpenTask(store.TaskSpec{Global: g.spec.Name, Stores: []store.StoreSpec{plan.GlobalSpec(&g.spec)}})
 	if err != nil {
 		return err
 	}
 	if _, err := g.run(); err != nil {
 		return err
 	}
-	closed := query.New(query.StateStoreMigrated, g.spec.Name, 0)
-	closed.Cause = query.ErrStateStoreClosed
-	g.actor = g.d.system.Root.Spawn(store.NewActorProps(g.state, 0, actors.Hardened(func(any) any { return query.ToReply(closed) })...))
+	g.actor = g.d.system.Root.Spawn(store.NewActorProps(g.state, 0, closed(g.spec.Name, 0)...))
 	g.d.router.Serving(g.spec.Name, 0, g.actor, g.epoch)
 	g.became(lifecycle.ThreadRunning)
 	return nil
@@ -98,12 +96,12 @@ func (g *globalWork) run() (moved bool, err error) {
 		next := from
 		var failure error
 		for _, r := range g.d.topics.logs[tp][from:] {
-			take, err := g.take(tp, &r)
+			reason, _, err := g.records.Take(tp, &r)
 			if err != nil {
 				failure = err
 				break
 			}
-			if take {
+			if reason == "" {
 				last[string(r.Key)] = store.Write{Key: r.Key, Value: r.Value, Timestamp: r.Timestamp}
 			}
 			next = r.Offset + 1
@@ -124,40 +122,6 @@ func (g *globalWork) apply(tp record.TopicPartition, next int64, last map[string
 	}
 	slices.SortFunc(u.Writes, func(a, b store.Write) int { return bytes.Compare(a.Key, b.Key) })
 	return g.state.Apply(u)
-}
-
-// take decides about a record as a node does: one without a key is left out, and so is one that the codecs cannot read if
-// the topology's handler lets it go.
-func (g *globalWork) take(tp record.TopicPartition, r *record.Raw) (bool, error) {
-	if r.Key == nil {
-		return false, nil
-	}
-	err := g.check(tp, r)
-	if err == nil {
-		return true, nil
-	}
-	handlers := g.d.topology.Handlers()
-	switch handlers.Answer(topology.ErrorContext{Stage: topology.Deserialization, Node: g.spec.Name, Source: tp, Input: r}, err) {
-	case topology.Skip, topology.DeadLetter:
-		return false, nil
-	}
-	return false, err
-}
-
-// check reads a record with the store's codecs. A panic of one is as good as an error.
-func (g *globalWork) check(tp record.TopicPartition, r *record.Raw) (err error) {
-	failed := &millrace.GlobalRecordError{Store: g.spec.Name, Source: tp, Offset: r.Offset}
-	defer func() {
-		if v := recover(); v != nil {
-			failed.Stack = debug.Stack()
-			failed.Cause = &task.Panic{Value: v, Stack: failed.Stack}
-			err = failed
-		}
-	}()
-	if failed.Cause = g.spec.Check(r); failed.Cause != nil {
-		return failed
-	}
-	return nil
 }
 
 // Get implements topology.GlobalState.

@@ -99,6 +99,15 @@ func TestGlobalStoreMeetsWhatItCannotRead(t *testing.T) {
 		t.Errorf("the tasks did not wait: %v", err)
 	}
 
+	// A handler that panics has answered Fail, as a node's has.
+	panicking := func(b *topology.Builder) {
+		b.OnDeserializationError(func(topology.ErrorContext, error) topology.Response { panic("boom") })
+	}
+	d = millracetest.NewDriver(t, selling(t, prices, panicking))
+	if e := (*millrace.GlobalRecordError)(nil); !errors.As(millracetest.SendRaw(d, to, unreadable), &e) || e.Offset != 0 {
+		t.Errorf("%v", e)
+	}
+
 	skipping := func(b *topology.Builder) {
 		b.OnDeserializationError(func(topology.ErrorContext, error) topology.Response { return topology.Skip })
 	}

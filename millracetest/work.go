@@ -105,12 +105,17 @@ func (w *work) begin(at broker.Offsets) error {
 func (w *work) serve() {
 	w.actors = w.actors[:0]
 	for i, st := range w.sub.Stores {
-		closed := query.New(query.StateStoreMigrated, st.Name, w.id.Partition)
-		closed.Cause = query.ErrStateStoreClosed
-		pid := w.d.system.Root.Spawn(store.NewActorProps(w.state, i, actors.Hardened(func(any) any { return query.ToReply(closed) })...))
+		pid := w.d.system.Root.Spawn(store.NewActorProps(w.state, i, closed(st.Name, w.id.Partition)...))
 		w.actors = append(w.actors, pid)
 		w.d.router.Serving(st.Name, w.id.Partition, pid, w.epoch)
 	}
+}
+
+// closed are the options of a store actor that answers, once it is closed, that it is.
+func closed(store string, partition int32) []actor.PropsOption {
+	f := query.New(query.StateStoreMigrated, store, partition)
+	f.Cause = query.ErrStateStoreClosed
+	return actors.Hardened(func(any) any { return query.ToReply(f) })
 }
 
 // close ends what open has started; each part may be missing.
