@@ -170,9 +170,7 @@ func move[S lifecycle.State](b *board, table *lifecycle.Table[S], path, kind str
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.places[path]
-	if p == nil && to != table.First || p != nil && !slices.ContainsFunc(table.Moves, func(m lifecycle.Move[S]) bool {
-		return m.From.String() == p.State && m.To == to
-	}) {
+	if p == nil && to != table.First || p != nil && !table.AllowsNamed(p.State, to.String()) {
 		return
 	}
 	if p != nil {

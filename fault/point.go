@@ -45,7 +45,7 @@ const (
 	// The disk under the tasks' and global stores' state, as Pebble uses it: DiskOpen is before a file or a directory is made or
 	// opened, DiskRead before bytes are read, DiskWrite before bytes are written, DiskSync before what was written is made
 	// durable. An error is the operation's; syscall.ENOSPC is a full disk. Most of these are reached on Pebble's own
-	// goroutines, where a panic would end the process: there is none at these points, and CanPanic says so. Written at once is
+	// goroutines, where a panic would end the process: a hook's is made an error, and CanPanic says so. Written at once is
 	// only what opening needs: state waits in memory until it is flushed, half a minute later or when it is closed. An engine
 	// whose flushes fail for two seconds is given up, and one goroutine of it stays for good; of one that is not opened, too.
 	DiskOpen  Point = "disk.open"
@@ -64,8 +64,8 @@ var points = []Point{
 // Points are all of them.
 func Points() []Point { return slices.Clone(points) }
 
-// CanPanic says whether what a hook panics with at a point is a failure of what has reached it. At the points of the disk it
-// would be the end of the process: what panics there all the same is an error.
+// CanPanic says whether what a hook panics with at a point is a panic of what has reached it. At the points of the disk it is
+// an error of the operation: on Pebble's own goroutines nothing would catch a panic, and the process would end.
 func (p Point) CanPanic() bool {
 	return p != DiskOpen && p != DiskRead && p != DiskWrite && p != DiskSync
 }

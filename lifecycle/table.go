@@ -31,6 +31,22 @@ func (t Table[S]) Allows(from, to S) bool {
 	return slices.ContainsFunc(t.Moves, func(m Move[S]) bool { return m.From == from && m.To == to })
 }
 
+// AllowsNamed reports whether the table holds the move between the states of these names.
+func (t Table[S]) AllowsNamed(from, to string) bool {
+	return slices.ContainsFunc(t.Moves, func(m Move[S]) bool { return m.From.String() == from && m.To.String() == to })
+}
+
+// Names are the names of the states, the first state's first.
+func (t Table[S]) Names() []string {
+	all := []string{t.First.String()}
+	for _, m := range t.Moves {
+		if name := m.To.String(); !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
 // Diagram renders the table as a Mermaid state diagram.
 func (t Table[S]) Diagram() string {
 	var b strings.Builder

@@ -35,6 +35,12 @@ func checkReachable[S State](t *testing.T, table *Table[S], last S) {
 		if !slices.Contains(reached, s) {
 			t.Errorf("%s %v cannot be reached from %v", table.Kind, s, table.First)
 		}
+		if !slices.Contains(table.Names(), s.String()) {
+			t.Errorf("%s %v is not among the names %v", table.Kind, s, table.Names())
+		}
+	}
+	if n := len(table.Names()); n != len(reached) || table.Names()[0] != table.First.String() {
+		t.Errorf("%s: %d states have the names %v", table.Kind, len(reached), table.Names())
 	}
 }
 
@@ -78,6 +84,9 @@ func checkBecome[S State](t *testing.T, table *Table[S], last S) {
 			}
 			if got != want || m.State() != after {
 				t.Errorf("%s %v -> %v: panic %q, state %v; want %q, %v", table.Kind, from, to, got, m.State(), want, after)
+			}
+			if table.AllowsNamed(from.String(), to.String()) != table.Allows(from, to) {
+				t.Errorf("%s %v -> %v: the names are allowed another move", table.Kind, from, to)
 			}
 		}
 	}

@@ -249,7 +249,7 @@ func (m *Member) Kill() {
 
 // crash makes the rest of the node's life of no consequence.
 func (m *Member) crash() {
-	m.network.set(true)
+	m.Partition()
 	m.Faults.die()
 }
 

@@ -100,8 +100,8 @@ func (d *Driver) declared() (infos []router.StoreInfo) {
 }
 
 // external are the topics that the topology reads and writes and that are not its own.
-func (d *Driver) external() (topics []string) {
-	for _, s := range d.topology.SubTopologies {
+func external(t *topology.Topology) (topics []string) {
+	for _, s := range t.SubTopologies {
 		for _, src := range s.Sources {
 			if !src.Internal {
 				topics = append(topics, src.Topic)
@@ -113,17 +113,32 @@ func (d *Driver) external() (topics []string) {
 			}
 		}
 	}
-	for _, g := range d.topology.Globals {
+	for _, g := range t.Globals {
 		topics = append(topics, g.Topic)
 	}
-	if topic := d.topology.Handlers().DeadLetterTopic; topic != "" {
+	if topic := t.Handlers().DeadLetterTopic; topic != "" {
 		topics = append(topics, topic)
 	}
 	return topics
 }
 
+// internal are the repartition topics and changelogs of a sub-topology.
+func internal(app string, s *topology.SubTopology) (topics []string) {
+	for _, src := range s.Sources {
+		if src.Internal {
+			topics = append(topics, src.Topic)
+		}
+	}
+	for _, st := range s.Stores {
+		if st.Changelog {
+			topics = append(topics, topology.ChangelogTopic(app, st.Name))
+		}
+	}
+	return topics
+}
+
 func (d *Driver) createTopics() error {
-	for _, topic := range d.external() {
+	for _, topic := range external(d.topology) {
 		n, ok := d.opts.partitions[topic]
 		if !ok {
 			n = d.opts.def

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -118,7 +119,7 @@ func (r *Rule) Do(act func(fault.Site) error) {
 func (r *Rule) Error(err error) { r.Do(func(fault.Site) error { return err }) }
 
 // Panic panics with a value. At a point that cannot panic (fault.Point.CanPanic) the rule is refused: it is not in force, and
-// AwaitFired and Refused say why.
+// AwaitFired, Refused and Check say why.
 func (r *Rule) Panic(value any) {
 	if !r.rule.point.CanPanic() {
 		r.faults.mu.Lock()
@@ -130,13 +131,15 @@ func (r *Rule) Panic(value any) {
 }
 
 // ErrCannotPanic is why a rule is refused.
-var ErrCannotPanic = errors.New("a panic at this point would be on a goroutine of Pebble's and end the process: use Error")
+var ErrCannotPanic = errors.New("nothing can panic at this point, which is reached on goroutines of Pebble's: use Error")
 
 // Refused joins why rules were not put into force; nil if all were. Every error is an ErrCannotPanic.
-func (f *Faults) Refused() error {
+func (f *Faults) Refused() error { return errors.Join(f.refusals()...) }
+
+func (f *Faults) refusals() []error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return errors.Join(f.refused...)
+	return slices.Clone(f.refused)
 }
 
 // Delay waits, and goes on.

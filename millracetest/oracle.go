@@ -148,6 +148,8 @@ type checking struct {
 	*Oracle
 	ctx     context.Context
 	cluster *Cluster
+	// bound is the topology under the cluster's application id.
+	bound *topology.Topology
 	// member is one that lives, nil if none does.
 	member *Member
 	// deadline is closed when what is wrong is no longer expected to come right.
@@ -177,7 +179,7 @@ func Violations(c *Cluster, o *Oracle) []Violation {
 	defer cancel()
 	settling, over := context.WithTimeout(ctx, o.patience)
 	defer over()
-	check := &checking{Oracle: o, ctx: ctx, cluster: c, deadline: settling.Done()}
+	check := &checking{Oracle: o, ctx: ctx, cluster: c, bound: o.topology.Bind(c.app), deadline: settling.Done()}
 	check.states()
 	check.ends()
 	if ref := check.replay(); ref != nil {

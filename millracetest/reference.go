@@ -32,7 +32,7 @@ func (r *reference) close() {
 
 // replay runs the reference; nil if the topics cannot be read, or the topology fails.
 func (c *checking) replay() *reference {
-	counts, err := c.counts(c.topology.Bind(c.cluster.app))
+	counts, err := c.counts()
 	if err != nil {
 		c.report(Unknown, "the topics", "they can be read", err.Error())
 		return nil
@@ -64,26 +64,10 @@ func (c *checking) replay() *reference {
 }
 
 // counts are the partition counts of the topics that the topology reads and writes, changelogs included.
-func (c *checking) counts(t *topology.Topology) (map[string]int32, error) {
-	var names []string
-	for _, s := range t.SubTopologies {
-		for _, src := range s.Sources {
-			names = append(names, src.Topic)
-		}
-		for _, sink := range s.Sinks {
-			names = append(names, sink.Topic)
-		}
-		for _, st := range s.Stores {
-			if st.Changelog {
-				names = append(names, topology.ChangelogTopic(c.cluster.app, st.Name))
-			}
-		}
-	}
-	for _, g := range t.Globals {
-		names = append(names, g.Topic)
-	}
-	if letters := t.Handlers().DeadLetterTopic; letters != "" {
-		names = append(names, letters)
+func (c *checking) counts() (map[string]int32, error) {
+	names := external(c.bound)
+	for _, s := range c.bound.SubTopologies {
+		names = append(names, internal(c.cluster.app, s)...)
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
@@ -103,17 +87,11 @@ func (c *checking) counts(t *topology.Topology) (map[string]int32, error) {
 // run makes one run: each task on what its sources hold.
 func (c *checking) run(ref *reference, starts map[record.TopicPartition]int64, counts map[string]int32, budget int) (*replayed, error) {
 	r := &replayed{sent: map[record.TopicPartition]map[record.TaskID][]record.Raw{}}
-	r.Driver = &Driver{tb: c.cluster.tb, opts: defaults(), topics: newTopics(), fs: memory(), topology: c.topology.Bind(c.cluster.app)}
+	r.Driver = &Driver{tb: c.cluster.tb, opts: defaults(), topics: newTopics(), fs: memory(), topology: c.bound}
 	r.opts.app, r.opts.logger = c.cluster.app, slog.New(slog.DiscardHandler)
 	r.clock.set(r.opts.now)
-	external := map[string]bool{}
-	for _, topic := range r.external() {
-		external[topic] = true
-	}
-	for topic, n := range counts {
-		if external[topic] {
-			r.opts.partitions[topic] = n
-		}
+	for _, topic := range external(r.topology) {
+		r.opts.partitions[topic] = counts[topic]
 	}
 	if err := r.start(); err != nil {
 		return nil, err

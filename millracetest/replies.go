@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,20 +56,11 @@ func (p *Probe) Replies(about ...string) (replies []Reply) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.replies {
-		if len(about) == 0 || contains(about, r.Store) {
+		if len(about) == 0 || slices.Contains(about, r.Store) {
 			replies = append(replies, r)
 		}
 	}
 	return replies
-}
-
-func contains(all []string, s string) bool {
-	for _, a := range all {
-		if a == s {
-			return true
-		}
-	}
-	return false
 }
 
 // SawFailure says that a question about a store was told this failure: query.ErrStreamThreadRebalancing, for one.

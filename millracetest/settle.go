@@ -3,11 +3,11 @@ package millracetest
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/internal/plan"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/record"
 )
@@ -33,10 +33,15 @@ func (c *checking) states() {
 	}
 	for _, m := range c.cluster.members {
 		for _, e := range m.probe.Events() {
-			if e.Old != "" && e.New != "" && e.Old != e.New && !legal(e.Kind, e.Old, e.New) {
-				c.report(Undeclared, m.Name+e.Path, "a transition of the table", e.Old+" → "+e.New)
-			}
+			c.transition(m, e)
 		}
+	}
+}
+
+// transition looks at what has changed state.
+func (c *checking) transition(m *Member, e millrace.Event) {
+	if t := tables[e.Kind]; t != nil && e.Old != "" && e.New != "" && e.Old != e.New && !t.AllowsNamed(e.Old, e.New) {
+		c.report(Undeclared, m.Name+e.Path, "a transition of the table", e.Old+" → "+e.New)
 	}
 }
 
@@ -54,10 +59,10 @@ func (c *checking) waits() bool {
 
 // declared looks at an actor's state, and at those below it.
 func (c *checking) declared(m *Member, a millrace.Actor) (found []Violation) {
-	switch names := statesOf(a.Kind); {
-	case names == nil:
-	case !slices.Contains(names, a.State):
-		found = append(found, Violation{Undeclared, m.Name + a.Path, fmt.Sprintf("one of %v", names), orNothing(a.State)})
+	switch t := tables[a.Kind]; {
+	case t == nil:
+	case !slices.Contains(t.Names(), a.State):
+		found = append(found, Violation{Undeclared, m.Name + a.Path, fmt.Sprintf("one of %v", t.Names()), orNothing(a.State)})
 	case a.Kind == millrace.KindNode && a.State != lifecycle.NodeRunning.String(), a.Kind == millrace.KindThread && a.State != lifecycle.ThreadRunning.String():
 		found = append(found, Violation{NotRunning, m.Name + a.Path, "RUNNING", a.State})
 	}
@@ -67,46 +72,16 @@ func (c *checking) declared(m *Member, a millrace.Actor) (found []Violation) {
 	return found
 }
 
-// statesOf are the states of a kind, nil for what has none.
-func statesOf(kind string) []string {
-	switch kind {
-	case millrace.KindNode:
-		return namesOf(&lifecycle.NodeTable)
-	case millrace.KindThread:
-		return namesOf(&lifecycle.ThreadTable)
-	case millrace.KindTask:
-		return namesOf(&lifecycle.TaskTable)
-	case millrace.KindStore:
-		return namesOf(&lifecycle.StoreTable)
-	}
-	return nil
+// table is what is asked of a lifecycle.Table.
+type table interface {
+	Names() []string
+	AllowsNamed(from, to string) bool
 }
 
-func namesOf[S lifecycle.State](t *lifecycle.Table[S]) []string {
-	all := []string{t.First.String()}
-	for _, m := range t.Moves {
-		all = append(all, m.To.String())
-	}
-	return all
-}
-
-// legal says that a table holds a move.
-func legal(kind, from, to string) bool {
-	switch kind {
-	case millrace.KindNode:
-		return holds(&lifecycle.NodeTable, from, to)
-	case millrace.KindThread:
-		return holds(&lifecycle.ThreadTable, from, to)
-	case millrace.KindTask:
-		return holds(&lifecycle.TaskTable, from, to)
-	case millrace.KindStore:
-		return holds(&lifecycle.StoreTable, from, to)
-	}
-	return true
-}
-
-func holds[S lifecycle.State](t *lifecycle.Table[S], from, to string) bool {
-	return slices.ContainsFunc(t.Moves, func(m lifecycle.Move[S]) bool { return m.From.String() == from && m.To.String() == to })
+// tables are those of the kinds that have states.
+var tables = map[string]table{
+	millrace.KindNode: lifecycle.NodeTable, millrace.KindThread: lifecycle.ThreadTable,
+	millrace.KindTask: lifecycle.TaskTable, millrace.KindStore: lifecycle.StoreTable,
 }
 
 // settleEvery is how often the cluster is asked whether it has come to rest.
@@ -114,20 +89,24 @@ const settleEvery = 20 * time.Millisecond
 
 // ends waits until the group has committed the end of each source, and no transaction holds any topic up.
 func (c *checking) ends() {
-	counts, err := c.counts(c.topology.Bind(c.cluster.app))
+	counts, err := c.counts()
 	if err != nil {
 		c.report(Unknown, "the topics", "they can be read", err.Error())
 		return
 	}
-	var tps []record.TopicPartition
+	p := plan.New(c.cluster.app, c.bound, counts)
+	var tps, sources []record.TopicPartition
 	for topic, n := range counts {
-		for p := range n {
-			tps = append(tps, record.TopicPartition{Topic: topic, Partition: p})
+		for i := range n {
+			tps = append(tps, record.TopicPartition{Topic: topic, Partition: i})
+		}
+		if p.Reader(topic) != nil {
+			sources = append(sources, tps[len(tps)-int(n):]...)
 		}
 	}
-	slices.SortFunc(tps, func(a, b record.TopicPartition) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(tps, record.TopicPartition.Compare)
 	for {
-		found := c.unsettled(tps)
+		found := c.unsettled(tps, sources)
 		if len(found) == 0 || !c.waits() {
 			c.found = append(c.found, found...)
 			return
@@ -136,7 +115,7 @@ func (c *checking) ends() {
 }
 
 // unsettled is what is behind, or held up, at this moment.
-func (c *checking) unsettled(tps []record.TopicPartition) (found []Violation) {
+func (c *checking) unsettled(tps, sources []record.TopicPartition) (found []Violation) {
 	whole, err := c.cluster.admin.Ends(c.ctx, tps, false)
 	if err != nil {
 		return []Violation{{Unknown, "the topics", "they can be read", err.Error()}}
@@ -145,7 +124,6 @@ func (c *checking) unsettled(tps []record.TopicPartition) (found []Violation) {
 	if err != nil {
 		return []Violation{{Unknown, "the topics", "they can be read", err.Error()}}
 	}
-	sources := c.sources(tps)
 	committed, err := c.cluster.admin.CommittedOffsets(c.ctx, c.cluster.app, sources)
 	if err != nil {
 		return []Violation{{Unknown, "the group's offsets", "they can be read", err.Error()}}
@@ -163,25 +141,14 @@ func (c *checking) unsettled(tps []record.TopicPartition) (found []Violation) {
 	return found
 }
 
-// sources are those of the partitions that tasks read.
-func (c *checking) sources(tps []record.TopicPartition) (sources []record.TopicPartition) {
-	for _, tp := range tps {
-		for _, s := range c.topology.Bind(c.cluster.app).SubTopologies {
-			for _, src := range s.Sources {
-				if src.Topic == tp.Topic {
-					sources = append(sources, tp)
-				}
-			}
-		}
-	}
-	return sources
-}
-
-// faults are the rules that have never fired.
+// faults are the rules that have never fired, and those that were refused.
 func (c *checking) faults() {
 	for _, m := range c.cluster.members {
 		for _, p := range m.Faults.Unfired() {
 			c.report(Vacuous, m.Name+", "+string(p), "the fault fires", "it was never reached")
+		}
+		for _, err := range m.Faults.refusals() {
+			c.report(Vacuous, m.Name, "the rule is in force", err.Error())
 		}
 	}
 }
