@@ -267,11 +267,12 @@ func (n *node) fate(op broker.Op) *fault {
 }
 
 // race lets a commit be decided by somebody else before its sender can ask again: the coordinator's time-out, or a member
-// that takes the id over. Asking again then tells nothing, whatever became of the commit.
+// that takes the id over. Asking again then tells nothing, whatever became of the commit. When that is repeated, and meets
+// this fault too, somebody has been there already: an epoch that is raised twice would fence its owner.
 func (p *process) race() {
 	w, id := p.world, p.slot.TransactionalID
 	t := w.officeOf(id).ids[id]
-	if t == nil || !t.office.on.up {
+	if t == nil || !t.office.on.up || t.epoch != p.producer.ending {
 		return
 	}
 	w.say("%s is decided by somebody else", id)

@@ -27,6 +27,8 @@ type producer struct {
 	open     []*batch
 	touched  map[record.TopicPartition]uint64
 	buffered int64
+	// ending is the epoch of the last EndTxn.
+	ending int16
 	// ticking is when the machine is called next without anything having happened.
 	ticking time.Duration
 }
@@ -139,6 +141,7 @@ func (p *producer) coordinate(e transaction.Effect) {
 		if e.Commit {
 			how = committed
 		}
+		p.ending = e.Epoch
 		ask(broker.OpEndTxn, func(_ *office, t *identity) transaction.Answer {
 			return transaction.Answer{Code: t.endTxn(e.PID, e.Epoch, how)}
 		})
