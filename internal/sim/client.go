@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -60,12 +61,19 @@ func (c *client) turn() {
 	}
 	c.partition = record.Partition([]byte(c.key), int32(w.plan.Partitions))
 	n := pick(w, present)
-	if owner := w.group.owner(record.TopicPartition{Topic: wordsTopic, Partition: c.partition}); !w.chance(4) {
-		if i := slices.IndexFunc(present, func(n *node) bool { return n.proc.instance() == owner }); i >= 0 {
-			n = present[i]
-		}
+	if !w.chance(4) {
+		n = cmp.Or(w.owner(c.partition), n)
 	}
 	c.ask(n.proc)
+}
+
+// owner is the node that has a partition of the store, as the group knows it; nil if none that is present has it.
+func (w *world) owner(partition int32) *node {
+	instance, present := w.group.owner(record.TopicPartition{Topic: wordsTopic, Partition: partition}), w.present()
+	if i := slices.IndexFunc(present, func(n *node) bool { return n.proc.instance() == instance }); i >= 0 {
+		return present[i]
+	}
+	return nil
 }
 
 func (c *client) ask(p *process) {
@@ -166,7 +174,7 @@ func (c *client) check(q query.Question, r *querypb.Reply) {
 // failed: the situation allows it.
 func (c *client) failed(f *query.Failure) {
 	w := c.world
-	flooded := f.Kind == query.Overloaded && w.tally.Fired[kindFlood] > 0
+	flooded := f.Kind == query.Overloaded && w.tally.Planned[kindFlood] > 0
 	if impossible[f.Kind] && !flooded || f.Kind == query.StoreFailure && w.tally.disk() == 0 {
 		w.fail("%s answers %v, which cannot be", c.to.name, f)
 	}

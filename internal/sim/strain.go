@@ -95,22 +95,28 @@ type crowd struct {
 
 var _ actor.Process = (*crowd)(nil)
 
-func strikeFlood(w *world, n *node, f *fault) {
-	if !n.present {
+// strikeFlood is for the owner: the gate of another node refuses at once whatever comes, and nothing is flooded. Nor is
+// anything if no question was one too many.
+func strikeFlood(w *world, _ *node, f *fault) {
+	const key = "hot0"
+	partition := record.Partition([]byte(key), int32(w.plan.Partitions))
+	n := w.owner(partition)
+	if n == nil {
 		return
 	}
-	c := &crowd{client: client{world: w, id: clientCount, to: n.proc, key: "hot0"}, left: map[uint32]bool{}, all: map[query.Kind]int{}}
-	c.partition = record.Partition([]byte(c.key), int32(w.plan.Partitions))
+	c := &crowd{client: client{world: w, id: clientCount, to: n.proc, key: key, partition: partition}, left: map[uint32]bool{}, all: map[query.Kind]int{}}
 	c.pid, _ = system.ProcessRegistry.Add(c, "crowd/"+system.ProcessRegistry.NextId())
 	w.crowds = append(w.crowds, c)
 	n.proc.deliver(func() {
-		w.fired(f)
 		q := &querypb.Get{Key: []byte(c.key)}
 		c.since = w.now
 		for i := range uint32(floodSize) {
 			c.left[i+1] = true
 			sender := &actor.PID{Address: c.pid.Address, Id: c.pid.Id, RequestId: i + 1}
 			system.Root.RequestWithCustomSender(n.proc.router.PID(countsStore, c.partition), q, sender)
+		}
+		if c.all[query.Overloaded] > 0 {
+			w.fired(f)
 		}
 	})
 }
