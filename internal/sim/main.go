@@ -86,13 +86,13 @@ func (o *options) playFile(out io.Writer) int {
 
 func (o *options) runOne(out io.Writer, s *scenario) int {
 	var transcript io.Writer
+	buffered := bufio.NewWriter(out)
 	if o.transcript {
-		buffered := bufio.NewWriter(out)
-		defer buffered.Flush()
 		transcript = buffered
 	}
 	began := time.Now()
 	t, hurt := play(s, transcript)
+	buffered.Flush()
 	if !o.transcript {
 		t.print(out, time.Since(began))
 	}
@@ -222,9 +222,12 @@ func (o *options) judge(out io.Writer, all *tally, bad map[uint64]string) (code 
 	if all.Violations > 0 {
 		code = 1
 	}
+	if !o.shrink {
+		return code
+	}
 	for _, seed := range slices.Sorted(maps.Keys(bad))[:min(len(bad), mostKept)] {
 		s := o.scenario(seed)
-		if _, hurt := play(s, nil); hurt != nil && o.shrink {
+		if _, hurt := play(s, nil); hurt != nil {
 			o.keep(out, s, hurt)
 		}
 	}

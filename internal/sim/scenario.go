@@ -55,7 +55,7 @@ func fromSeed(seed uint64, only ...kind) *scenario {
 		Seed: seed, Nodes: 3 + rng.IntN(2), Partitions: 2 + rng.IntN(2), Records: 300 + rng.IntN(120), Feed: time.Duration(20+rng.IntN(15)) * time.Second,
 		ExactlyOnce: rng.IntN(4) > 0, EveryUpdate: rng.IntN(3) > 0, FailFirst: rng.IntN(2) == 0,
 	}
-	if slices.ContainsFunc(only, func(k kind) bool { return kinds[k-1].exactlyOnce }) {
+	if len(only) > 0 && !slices.ContainsFunc(only, func(k kind) bool { return !kinds[k-1].exactlyOnce }) {
 		s.ExactlyOnce = true
 	}
 	at := func() time.Duration {
