@@ -11,6 +11,9 @@ tests() { # package, tests
 	out=$(mktemp) rc=0
 	$go test -count=1 -timeout 60m -v -run "^($2)\$" "$1" >"$out" 2>&1 || rc=$?
 	grep -vE '^(=== |PASS$)' "$out" || true
+	for name in $(echo "$2" | tr '|' ' '); do # go test is content with a name that no test has
+		grep -q "^=== RUN  *$name\$" "$out" || { echo "$name has not run"; rc=1; }
+	done
 	rm -f "$out"
 	return $rc
 }
@@ -31,7 +34,7 @@ row() {
 	   tests . 'TestH14CoordinatorsMoveAndProcessingGoesOn' ;;
 	3) sim -kinds rebalance,member-added,member-removed ;;
 	4) sim -kinds pause-session ;;
-	5) sim -kinds transaction-timeout,commit-races-abort,reply-lost,late-request,request-lost,connections-cut ;;
+	5) sim -kinds transaction-timeout,commit-races-abort,reply-lost,late-request,slow-request,request-lost,connections-cut ;;
 	6) sim -kinds crash ;;
 	7) sim -kinds crash,crash-unsynced
 	   tests ./store 'TestCrashNeverTearsDataFromItsOffset|TestBulkRestoreThatCrashesKeepsDataAndOffsetTogether' ;;
