@@ -120,7 +120,7 @@ func newWord(i int) string { return string([]byte{'w', 'a' + byte(i/10), 'a' + b
 // fillChangelog writes newWords counts as a store would: the i-th word has the count i + 1.
 func fillChangelog(t *testing.T, broker, topic string) {
 	t.Helper()
-	createTopics(t, broker, topic)
+	createTopics(t, []string{broker}, work.Partitions, topic)
 	counts := map[int32][]record.Raw{}
 	for i := range newWords {
 		key := []byte(newWord(i))

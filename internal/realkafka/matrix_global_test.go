@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace-io/millrace/kafka"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/record"
@@ -72,14 +71,7 @@ func asMatrixThreads(all []lifecycle.ThreadStatus) map[string]matrixThread {
 func globally(reach func(*scene)) func(*scene) {
 	return func(s *scene) {
 		s.t.Helper()
-		admin, err := kafka.NewAdmin(kafka.Config{Brokers: s.c.Brokers()})
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		defer admin.Close()
-		if err := admin.CreateTopics(s.ctx, []kafka.TopicSpec{{Name: s.countries().Topic, Partitions: 1, Replication: -1}}); err != nil {
-			s.t.Fatal(err)
-		}
+		createTopics(s.t, s.c.Brokers(), 1, s.countries().Topic)
 		s.global = true
 		s.tell("name")
 		reach(s)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/millrace-io/millrace/internal/chaos/wire"
 	"github.com/millrace-io/millrace/internal/realkafka"
-	"github.com/millrace-io/millrace/kafka"
 	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/query/matrix"
 	"github.com/millrace-io/millrace/record"
@@ -70,14 +69,7 @@ func newScene(t *testing.T, c *realkafka.Cluster, app string) *scene {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	s := &scene{t: t, ctx: ctx, c: c, app: app, w: map[int32]*wire.Producer{}, next: map[int32]int64{}}
-	admin, err := kafka.NewAdmin(kafka.Config{Brokers: c.Brokers()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close()
-	if err := admin.CreateTopics(ctx, []kafka.TopicSpec{{Name: matrixTopic(app), Partitions: 2, Replication: -1}}); err != nil {
-		t.Fatal(err)
-	}
+	createTopics(t, c.Brokers(), 2, matrixTopic(app))
 	for p := range int32(2) {
 		s.w[p] = s.producer(s.source(p))
 	}

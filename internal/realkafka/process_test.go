@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/millrace-io/millrace/bench/work"
 )
 
 // patience is how long anything may take before a test gives up. Nothing is asserted about how long things take, except
@@ -164,16 +166,13 @@ func (p *process) get(ctx context.Context, path string) (status int, body []byte
 // restoredLine is what the log says of each store partition that was restored.
 var restoredLine = regexp.MustCompile(`msg=restored .*From:(\d+) Next:\d+ Records:(\d+)`)
 
-// stores is how many partitions the word count's store has.
-const stores = 4
-
 // restored sums up, over the store partitions, the changelog offsets that local state began at and the records read.
 func (p *process) restored() (from, records int) {
 	p.t.Helper()
 	var lines [][]string
 	await(p.t, p.name+" logs what it restored", func(context.Context) error { // it may be RUNNING before its last line has come
-		if lines = restoredLine.FindAllStringSubmatch(p.out.String(), -1); len(lines) < stores {
-			return fmt.Errorf("%d of %d partitions", len(lines), stores)
+		if lines = restoredLine.FindAllStringSubmatch(p.out.String(), -1); len(lines) < work.Partitions {
+			return fmt.Errorf("%d of %d partitions", len(lines), work.Partitions)
 		}
 		return nil
 	})

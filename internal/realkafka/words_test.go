@@ -34,21 +34,20 @@ func newApplication(t *testing.T, broker, name string) *application {
 	for i := range 200 {
 		a.words = append(a.words, string([]byte{'a' + byte(i/26), 'a' + byte(i%26), 'q'}))
 	}
-	createTopics(t, broker, name+"-lines", name+"-word-counts")
+	createTopics(t, []string{broker}, work.Partitions, name+"-lines", name+"-word-counts")
 	return a
 }
 
-// createTopics makes topics of as many partitions as the binary's.
-func createTopics(t *testing.T, broker string, names ...string) {
+func createTopics(t *testing.T, brokers []string, partitions int32, names ...string) {
 	t.Helper()
-	admin, err := kafka.NewAdmin(kafka.Config{Brokers: []string{broker}})
+	admin, err := kafka.NewAdmin(kafka.Config{Brokers: brokers})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer admin.Close()
 	var specs []kafka.TopicSpec
 	for _, name := range names {
-		specs = append(specs, kafka.TopicSpec{Name: name, Partitions: work.Partitions, Replication: -1})
+		specs = append(specs, kafka.TopicSpec{Name: name, Partitions: partitions, Replication: -1})
 	}
 	if err := admin.CreateTopics(t.Context(), specs); err != nil {
 		t.Fatal(err)

@@ -55,8 +55,8 @@ type outcome struct {
 	wrong   *violation
 }
 
-// figure is one of a line of figures. What is no whole number, as a rate, is not added up.
-var figure = regexp.MustCompile(`(?m)(?:^| )([a-z_]+)=(\d+)(?: |$)`)
+// figure is a word of a line of figures. What is no whole number, as a rate, is not added up.
+var figure = regexp.MustCompile(`^([a-z_]+)=(\d+)$`)
 
 // run runs a part from a seed on. The outcome is nil if ctx ended before; the error is of a command that cannot be run.
 func (p *part) run(ctx context.Context, bin string, s settings, seed uint64) (*outcome, error) {
