@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -370,36 +368,26 @@ func TestGlobalStoreIsAskedLikeAnyOther(t *testing.T) {
 func TestFailedEngineOfAGlobalStoreIsReplaced(t *testing.T) {
 	a := newAtlas(t)
 	a.put("at", "Austria", "be", "Belgium")
-	var broken atomic.Bool
-	var refused atomic.Int64
-	disk := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if !broken.Load() || op.Kind.ReadOrWrite() != errorfs.OpIsWrite || !strings.Contains(op.Path, "global-countries") || !strings.HasSuffix(op.Path, ".sst") {
-			return nil
-		}
-		refused.Add(1)
-		return errors.New("the disk is broken")
-	}))
-	n := a.start(travels(t, newCountries()), millrace.WithDirectory(func(o *store.DirectoryOptions) {
-		o.FS, o.FlushInterval, o.ErrorPatience = disk, time.Millisecond, 20*time.Millisecond
-	}))
+	disk := newFailingDisk(tablesOf("global-countries"))
+	n := a.start(travels(t, newCountries()), disk.option(20*time.Millisecond))
 	a.holds(n)
-	broken.Store(true)
+	disk.fails.Store(true)
 	a.put("ch", "Switzerland")
 	global := func() lifecycle.ThreadStatus {
 		threads := n.Threads()
 		return threads[len(threads)-1]
 	}
-	await(t.Context(), t, func() bool { return global().Epoch > 1 }, func() string { return fmt.Sprint(n.Threads(), refused.Load()) })
+	await(t.Context(), t, func() bool { return global().Epoch > 1 }, func() string { return fmt.Sprint(n.Threads(), disk.refused.Load()) })
 	if e := (*store.EngineError)(nil); !errors.As(global().Cause, &e) {
 		t.Error(global().Cause)
 	}
 	a.travel("ann", "ch")
-	broken.Store(false)
+	disk.fails.Store(false)
 	if err := n.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := where(t, n, "ann"); got != "Switzerland" || refused.Load() == 0 {
-		t.Error(got, refused.Load())
+	if got := where(t, n, "ann"); got != "Switzerland" || disk.refused.Load() == 0 {
+		t.Error(got, disk.refused.Load())
 	}
 	a.holds(n)
 	for _, s := range n.Threads()[:2] {

@@ -94,6 +94,7 @@ func newRace(b *testing.B, c *embedded.Cluster) *race {
 	if err != nil {
 		b.Fatal(err)
 	}
+	w := newWriter(b, c, "")
 	ctx, stop := context.WithCancel(b.Context())
 	r := &race{b: b, admin: admin, stop: stop, ended: make(chan struct{})}
 	for p := range int32(3) {
@@ -101,7 +102,7 @@ func newRace(b *testing.B, c *embedded.Cluster) *race {
 	}
 	go func() {
 		defer close(r.ended)
-		r.feed(ctx, c)
+		r.feed(ctx, w)
 	}()
 	return r
 }
@@ -113,18 +114,7 @@ func (r *race) end() {
 }
 
 // feed keeps the backlog up.
-func (r *race) feed(ctx context.Context, c *embedded.Cluster) {
-	flushed := make(chan broker.Flushed, 1)
-	p, err := kafka.NewProducer(kafka.ProducerConfig{Config: kafka.Config{Brokers: c.Addrs()}}, func(e broker.Event) {
-		if f, ok := e.(broker.Flushed); ok {
-			flushed <- f
-		}
-	})
-	if err != nil {
-		r.b.Error(err)
-		return
-	}
-	defer p.Close(context.Background())
+func (r *race) feed(ctx context.Context, w *writer) {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for token := uint64(1); ctx.Err() == nil; token++ {
@@ -133,13 +123,17 @@ func (r *race) feed(ctx context.Context, c *embedded.Cluster) {
 			continue
 		}
 		for i := range 3000 {
-			if err := p.Append(r.tps[i%3], &record.Raw{Value: []byte("x")}); err != nil {
+			if err := w.Append(r.tps[i%3], &record.Raw{Value: []byte("x")}); err != nil {
 				r.b.Error(err)
 				return
 			}
 		}
-		p.Flush(token)
-		<-flushed
+		w.Flush(token)
+		e := <-w.events
+		if f, ok := e.(broker.Flushed); !ok || f.Err != nil || len(f.Refused) > 0 {
+			r.b.Errorf("%+v", e)
+			return
+		}
 		r.fed.Add(3000)
 	}
 }

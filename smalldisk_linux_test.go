@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -18,7 +17,7 @@ import (
 	"github.com/millrace-io/millrace/store"
 )
 
-// smallDisk is a file system of its own with so many MiB, for who may mount one.
+// smallDisk is a file system of its own in memory, mounted with these options, for who may mount one.
 func smallDisk(t *testing.T, options string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -94,13 +93,7 @@ func TestRealDiskRunsFullAndHasSpaceAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for w := range want {
-		want[w] *= int64(rounds) + 1
-	}
-	await(t.Context(), t, n.OwnsAll, func() string { return fmt.Sprint(n.Threads()) })
-	if got := n.counts(t.Context()); !maps.Equal(got, want) {
-		t.Errorf("the=%d, want %d", got["the"], want["the"])
-	}
+	n.hasCounted(int64(rounds)+1, want)
 	t.Logf("full %d times, incarnations %d, failures of questions %v", rounds, n.Threads()[0].Epoch, failures)
 }
 

@@ -82,12 +82,7 @@ func TestReplacedThreadKeepsMemberAndProducer(t *testing.T) {
 			return len(one.Owned()) == 2 && len(two.Owned()) == 2 && one.State() == lifecycle.NodeRunning && two.State() == lifecycle.NodeRunning
 		}
 		await(t.Context(), t, shared, func() string { return fmt.Sprint(one.Owned(), two.Owned()) })
-		var joins atomic.Int64
-		c.Kfake().ControlKey(kmsg.JoinGroup.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
-			c.Kfake().KeepControl()
-			joins.Add(1)
-			return nil, nil, false
-		})
+		joins := requests(c, kmsg.JoinGroup)
 		other, producers := two.Threads()[0], one.Transactions().Producers
 		partition := one.Owned()[0].Partition
 		w := newWriter(t, c, "")
