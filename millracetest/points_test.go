@@ -310,9 +310,7 @@ func (b *breaking) settle(when moment) {
 		if err := b.node.Ended(); !errors.Is(err, errInjected) {
 			b.Errorf("the node ended with %v", err)
 		}
-		if !probe.Saw("app", lifecycle.NodePendingError, lifecycle.NodeError) {
-			b.Errorf("it did not say so:\n%s", probe)
-		}
+		probe.AwaitSaw(b, "app", lifecycle.NodePendingError, lifecycle.NodeError)
 		b.start(b.node)
 	case b.want.restarts:
 		b.node.AwaitReady()
