@@ -107,8 +107,9 @@ func measured(ctx context.Context, node *millrace.Node, progress *measure.Progre
 	ready := make(chan time.Duration, 1)
 	go func() {
 		if node.Ready(ctx) == nil {
-			ready <- time.Since(began)
-			fmt.Println("RUNNING")
+			took := time.Since(began)
+			fmt.Println("RUNNING") // before it is known: the measurement must be the last line
+			ready <- took
 		}
 		close(ready)
 	}()

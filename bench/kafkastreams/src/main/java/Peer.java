@@ -56,8 +56,8 @@ public final class Peer {
     streams.setStateListener((now, before) -> {
       if (now == KafkaStreams.State.RUNNING && running.getCount() > 0) {
         runningAt.set(System.nanoTime());
+        System.out.println("RUNNING"); // first: the measurement, which the latch lets go, must be the last line
         running.countDown();
-        System.out.println("RUNNING");
       }
     });
     streams.setGlobalStateRestoreListener(restores());
