@@ -126,8 +126,8 @@ func (h *hub) remove(r *reader) {
 	h.readers = slices.DeleteFunc(h.readers, func(o *reader) bool { return o == r })
 }
 
-// read yields events from now on until ctx ends or the reader stops. It listens before the loop begins: who is about to make
-// something happen could not know otherwise when it may.
+// read yields the events that are published from now on until ctx ends, or until the reader stops. It listens before the loop
+// begins: who is about to make something happen could not know otherwise when it may.
 func (h *hub) read(ctx context.Context, room int, wants func(Event) bool) iter.Seq[Event] {
 	r := &reader{events: make(chan Event, room), wants: wants}
 	h.add(r)
@@ -141,8 +141,23 @@ func (h *hub) read(ctx context.Context, room int, wants func(Event) bool) iter.S
 					return
 				}
 			case <-ctx.Done():
+				r.rest(yield)
 				return
 			}
+		}
+	}
+}
+
+// rest yields what was published before ctx ended: who ends it behind a Shutdown means to have seen that too.
+func (r *reader) rest(yield func(Event) bool) {
+	for {
+		select {
+		case e := <-r.events:
+			if !yield(e) {
+				return
+			}
+		default:
+			return
 		}
 	}
 }

@@ -47,6 +47,26 @@ func TestSlowReaderIsToldWhatItMissed(t *testing.T) {
 	}
 }
 
+// What was published before a reader's context ended is its own.
+func TestReaderHasWhatWasPublishedBeforeItsEnd(t *testing.T) {
+	for range 20 { // of two channels that are ready, select takes either
+		b := newBoard("app")
+		ctx, cancel := context.WithCancel(t.Context())
+		events := b.hub.read(ctx, 8, func(Event) bool { return true })
+		for range 4 {
+			b.set("/app/thread-1", change{kind: KindThread, state: lifecycle.ThreadRebalancing.String()})
+		}
+		cancel()
+		got := 0
+		for range events {
+			got++
+		}
+		if got != 4 {
+			t.Fatalf("%d of 4", got)
+		}
+	}
+}
+
 // A place takes moves of its table only, whoever is late, and counts its restarts over its closings.
 func TestBoardKeepsToTheTables(t *testing.T) {
 	b := newBoard("app")
