@@ -74,7 +74,7 @@ func TestMillionQuestionsToOneStore(t *testing.T) {
 		}
 		return nil
 	}
-	n := start(t, wordCount(t), onto(t, c, millrace.WithFaults(hook), millrace.WithSessionTimeout(3*time.Second))...)
+	n := start(t, wordCount(t), onto(t, c, millrace.WithFaults(hook), millrace.WithSessionTimeout(6*time.Second))...)
 	feed(t, c, "the race the wheel")
 	if err := n.Drain(t.Context()); err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestMillionQuestionsToOneStore(t *testing.T) {
 	if err := n.Drain(t.Context()); err != nil {
 		t.Error("nothing is committed meanwhile:", err)
 	}
-	await(t.Context(), t, func() bool { return heartbeats.Load() >= beaten+3 }, func() string { return "the member's heart does not beat" })
+	await(t.Context(), t, func() bool { return heartbeats.Load() >= beaten+2 }, func() string { return "the member's heart does not beat" })
 	close(done)
 	<-flooded
 	grown := heap() - before

@@ -59,7 +59,7 @@ func TestH5AddedPartitionsAreReadFromTheirStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := start(t, topo, millrace.WithBrokers(c.Addrs()...), millrace.WithStateDir(t.TempDir()), millrace.WithThreads(1), millrace.WithMetadataRefresh(20*time.Millisecond))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	feed(t, c, "a", "b", "c", "d")
 	if err := n.Drain(ctx); err != nil {
@@ -116,7 +116,7 @@ func TestH5AddedPartitionsUnderAStoreEndTheNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()

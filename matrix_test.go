@@ -100,7 +100,7 @@ func newStage(t *testing.T) *stage {
 	if err := admin.CreateTopics(t.Context(), specs); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return &stage{t: t, ctx: ctx, c: c, w: newWriter(t, c, "")}
 }
@@ -313,7 +313,7 @@ func (s *stage) shutRestores() *gate {
 
 func (s *stage) ask(how matrix.Ask) (err error) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.ctx, time.Minute)
 	defer cancel()
 	key := keysOf(s.partition)[0]
 	get := func(h query.Handle[string, int64], opts ...query.Option) error {

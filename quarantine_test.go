@@ -156,11 +156,10 @@ func TestQuarantineIsAnEvent(t *testing.T) {
 	var cured atomic.Bool
 	n := start(t, callback(t, poisoned(&cured)), onto(t, c)...)
 	var flags []string
-	ready, done := make(chan struct{}), make(chan struct{})
+	events, done := n.Events(t.Context()), make(chan struct{})
 	go func() {
 		defer close(done)
-		close(ready)
-		for e := range n.Events(t.Context()) {
+		for e := range events {
 			if e.Path != "/app/thread-1/task-0_0" || e.Epoch != 2 {
 				continue
 			}
@@ -169,7 +168,6 @@ func TestQuarantineIsAnEvent(t *testing.T) {
 			}
 		}
 	}()
-	<-ready
 	feed(t, c, "fail")
 	awaitQuarantine(t, n, 2)
 	cured.Store(true)

@@ -48,7 +48,7 @@ func TestPlainActorAsksByPID(t *testing.T) {
 	ask := func() *querypb.Reply {
 		t.Helper()
 		pid := n.StorePID("counts", record.Partition(key, 4))
-		answer, err := n.ActorSystem().Root.RequestFuture(pid, &querypb.Get{Key: key}, 10*time.Second).Result()
+		answer, err := n.ActorSystem().Root.RequestFuture(pid, &querypb.Get{Key: key}, time.Minute).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,19 +155,17 @@ func TestPanicIsASupervisedRestart(t *testing.T) {
 	}
 	n := start(t, topo, millrace.WithBrokers(c.Addrs()...), millrace.WithStateDir(t.TempDir()), millrace.WithThreads(1),
 		millrace.WithQuarantine(thread.QuarantinePolicy{}))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	restarts := make(chan millrace.StateChange, 64)
-	watching := make(chan struct{})
+	changes := n.Watch(ctx)
 	go func() {
-		close(watching)
-		for change := range n.Watch(ctx) {
+		for change := range changes {
 			if change.Cause != nil && change.New == lifecycle.ThreadRebalancing.String() {
 				restarts <- change
 			}
 		}
 	}()
-	<-watching
 	feed(t, c, "good", "bad", "good", "good")
 	if err := n.Drain(ctx); err != nil {
 		t.Fatal(err)
@@ -247,7 +245,7 @@ func TestUnreachableClusterEndsRunWithOneSentence(t *testing.T) {
 // that stay are not interrupted, and every count is right in the end.
 func TestTwoNodesShareAndTakeOver(t *testing.T) {
 	c := cluster(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	input, want := texts(2000)
 	feed(t, c, input...)

@@ -70,7 +70,7 @@ func TestRealDiskRunsFullAndHasSpaceAgain(t *testing.T) {
 	if err := n.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	rounds, failures := 2, map[query.Kind]int{}
 	for round := range rounds {

@@ -1,7 +1,6 @@
 package millrace_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -39,18 +38,14 @@ func countKind(a millrace.Actor, kind, state string) (n int) {
 func TestTreeShowsEveryActor(t *testing.T) {
 	c := cluster(t)
 	n := start(t, wordCount(t), onto(t, c, millrace.WithThreads(2))...)
-	await(t.Context(), t, func() bool { return n.OwnsAll() && n.State() == lifecycle.NodeRunning }, func() string { return fmt.Sprint(n.Threads()) })
-	tree := n.Tree()
+	var tree millrace.Actor
+	await(t.Context(), t, func() bool {
+		tree = n.Tree()
+		return n.OwnsAll() && n.State() == lifecycle.NodeRunning && countKind(tree, millrace.KindStore, "ACTIVE") == 4 &&
+			countKind(tree, millrace.KindThread, "RUNNING") == 2 && countKind(tree, millrace.KindTask, "RUNNING") == 8
+	}, func() string { return fmt.Sprintf("%+v", tree) })
 	if tree.Path != "/app" || tree.Kind != millrace.KindNode || tree.State != "RUNNING" {
 		t.Errorf("%+v", tree)
-	}
-	for kind, want := range map[string]int{millrace.KindThread: 2, millrace.KindTask: 8} {
-		if got := countKind(tree, kind, "RUNNING"); got != want {
-			t.Errorf("%d of kind %s, not %d", got, kind, want)
-		}
-	}
-	if got := countKind(tree, millrace.KindStore, "ACTIVE"); got != 4 {
-		t.Errorf("%d stores", got)
 	}
 	if find(tree, millrace.KindRestore, "/app/restore") == nil || find(tree, millrace.KindQuery, "/app/query") == nil {
 		t.Error("restore or query is missing")
@@ -68,17 +63,16 @@ func TestTreeShowsEveryActor(t *testing.T) {
 
 func TestTreeTellsOfRestarts(t *testing.T) {
 	c := cluster(t)
-	ctx, cancel := context.WithCancel(t.Context())
 	n := start(t, callback(t, once()), onto(t, c)...)
-	events, done, ready := []millrace.Event{}, make(chan struct{}), make(chan struct{})
+	told, events, done := n.Events(t.Context()), []millrace.Event{}, make(chan struct{})
 	go func() {
 		defer close(done)
-		close(ready)
-		for e := range n.Events(ctx) {
-			events = append(events, e)
+		for e := range told {
+			if events = append(events, e); e.Kind == millrace.KindNode && e.New == lifecycle.NodeNotRunning.String() {
+				return
+			}
 		}
 	}()
-	<-ready
 	feed(t, c, "fail", "fine")
 	if err := n.Drain(t.Context()); err != nil {
 		t.Fatal(err)
@@ -91,7 +85,6 @@ func TestTreeTellsOfRestarts(t *testing.T) {
 		t.Errorf("%+v", task)
 	}
 	n.stop()
-	cancel()
 	<-done
 	var threads, tasks []string
 	for _, e := range events {

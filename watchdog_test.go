@@ -61,7 +61,9 @@ func TestStuckThreadIsFlaggedAndItsStoresAnswer(t *testing.T) {
 	if err := n.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if r := lookUp(t, n, "block"); r.GetStuck() || !r.GetValue().GetPresent() || n.Threads()[0].Epoch != 1 {
+	var r *querypb.Reply // a machine that is slow may have it flagged once more
+	await(t.Context(), t, func() bool { r = lookUp(t, n, "block"); return !r.GetStuck() }, func() string { return fmt.Sprint(r) })
+	if !r.GetValue().GetPresent() || n.Threads()[0].Epoch != 1 {
 		t.Errorf("%v %v", r, n.Threads())
 	}
 }
@@ -84,7 +86,7 @@ func TestOverdueThreadIsGivenUp(t *testing.T) {
 		let := make(chan struct{})
 		failures := make(chan millrace.Failure, 8)
 		decide := make(chan struct{})
-		n := start(t, blocking(t, let), onto(t, c, append(opts, millrace.WithStuckAfter(50*time.Millisecond), millrace.WithMaxPollInterval(300*time.Millisecond),
+		n := start(t, blocking(t, let), onto(t, c, append(opts, millrace.WithStuckAfter(50*time.Millisecond), millrace.WithMaxPollInterval(2*time.Second),
 			millrace.WithUncaughtHandler(func(f millrace.Failure) millrace.Answer {
 				failures <- f
 				<-decide
@@ -100,12 +102,13 @@ func TestOverdueThreadIsGivenUp(t *testing.T) {
 		if !errors.As(f.Cause, &stuck) || f.Thread != "thread-1" || f.Attempt != 1 {
 			t.Errorf("%+v", f)
 		}
-		if _, _, err := query.Get(t.Context(), n.Node, counts, "a"); !errors.Is(err, query.ErrStateStoreMigrated) {
-			t.Error("given up, it answers", err)
-		}
-		if s := n.State(); s != lifecycle.NodeRebalancing {
-			t.Error(s)
-		}
+		await(t.Context(), t, func() bool {
+			_, _, err := query.Get(t.Context(), n.Node, counts, "a")
+			return errors.Is(err, query.ErrStateStoreMigrated) && n.State() == lifecycle.NodeRebalancing
+		}, func() string {
+			_, _, err := query.Get(t.Context(), n.Node, counts, "a")
+			return fmt.Sprint("given up, it answers ", err, ", and the node is ", n.State())
+		})
 		free := make(chan struct{})
 		close(free)
 		other := start(t, blocking(t, free), onto(t, c, append(opts, millrace.WithStuckAfter(time.Minute))...)...)
@@ -113,9 +116,10 @@ func TestOverdueThreadIsGivenUp(t *testing.T) {
 		close(decide)
 		close(let)
 		await(t.Context(), t, func() bool {
-			return len(n.Owned()) == 4 && len(other.Owned()) == 4 && n.State() == lifecycle.NodeRunning
+			th := n.Threads()[0]
+			return len(n.Owned()) == 4 && len(other.Owned()) == 4 && n.State() == lifecycle.NodeRunning && th.State == lifecycle.ThreadRunning && !th.Stuck
 		}, func() string { return fmt.Sprint(n.Threads(), n.Owned(), other.Owned()) })
-		if th := n.Threads()[0]; th.Epoch != 2 || th.State != lifecycle.ThreadRunning || th.Stuck {
+		if th := n.Threads()[0]; th.Epoch != 2 {
 			t.Errorf("%+v", th)
 		}
 		feed(t, c, "b")
@@ -154,11 +158,7 @@ func TestShutdownWithAnAbandonedThread(t *testing.T) {
 		}))...)
 	feed(t, c, "block")
 	<-asked
-	began := time.Now()
-	n.stop()
-	if took := time.Since(began); took > 10*time.Second {
-		t.Error("it took", took)
-	}
+	n.stop() // it has a minute, and the restart two hours
 	if s := n.State(); s != lifecycle.NodeNotRunning {
 		t.Error(s)
 	}

@@ -105,7 +105,7 @@ func start(t testing.TB, topo *topology.Topology, opts ...millrace.Option) *runn
 	r := &running{n, t, make(chan error, 1)}
 	go func() { r.done <- n.Run(context.Background()) }()
 	t.Cleanup(r.stop)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := n.Ready(ctx); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func start(t testing.TB, topo *topology.Topology, opts ...millrace.Option) *runn
 }
 
 func (r *running) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := r.Shutdown(ctx); err != nil {
 		r.t.Errorf("shutdown: %v", err)
@@ -149,7 +149,7 @@ func TestWordCountEndToEnd(t *testing.T) {
 	c := cluster(t)
 	input, want := texts(5000)
 	feed(t, c, input...)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	n := start(t, wordCount(t), millrace.WithBrokers(c.Addrs()...), millrace.WithStateDir(t.TempDir()))
 	if err := n.Drain(ctx); err != nil {
@@ -172,7 +172,7 @@ func TestWordCountEndToEnd(t *testing.T) {
 func TestRestartGoesOnFromLocalState(t *testing.T) {
 	c := cluster(t)
 	dir := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	input, want := texts(1000)
 	for range 3 {

@@ -39,8 +39,12 @@ func TestOracleFindsNothingWrong(t *testing.T) {
 	a.Faults.At(fault.CommitEnd).Nth(3).Error(errInjected)
 	a.Faults.At(fault.TaskProcess).Nth(20).Panic("boom")
 	want := story(c, 10)
-	a.Faults.AwaitFired(t, fault.CommitEnd, 1)
-	a.Faults.AwaitFired(t, fault.TaskProcess, 1)
+	for a.Faults.Fired(fault.CommitEnd) == 0 || a.Faults.Fired(fault.TaskProcess) == 0 { // how much one commit has is the machine's affair
+		for word, n := range story(c, 1) {
+			want[word] += n
+		}
+		a.Drain()
+	}
 	b := c.Start(wordCount(t, new(int)))
 	b.Await("it has tasks", func() bool { return len(b.Owned()) > 0 })
 	for word, n := range story(c, 5) {

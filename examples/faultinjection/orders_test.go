@@ -34,9 +34,18 @@ func TestOrdersSurviveATreeThatIsBroken(t *testing.T) {
 	node.Faults.At(fault.TaskProcess).Nth(3).Panic("a bug")
 	millracetest.Produce(cluster, orders, millracetest.R("ann", "book"), millracetest.R("bob", "pen"), millracetest.R("ann", "ink"))
 	node.Faults.AwaitFired(t, fault.CommitEnd, 1)
+	node.Faults.AwaitFired(t, fault.TaskProcess, 1)
 	node.Drain()
 
-	// A thread was replaced, and never left the group: RUNNING, REBALANCING, RUNNING.
+	// A thread was replaced at each, and never left the group: RUNNING, REBALANCING, RUNNING.
+	replaced := func() (n uint64) {
+		for _, thread := range node.Threads() {
+			n += thread.Epoch - 1
+		}
+		return n
+	}
+	node.Await("both were replaced", func() bool { return replaced() >= 2 })
+	node.AwaitReady()
 	saw := func(thread string) bool {
 		return node.Probe().Saw(thread, lifecycle.ThreadRunning, lifecycle.ThreadRebalancing, lifecycle.ThreadRunning)
 	}

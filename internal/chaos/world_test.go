@@ -20,7 +20,7 @@ func quiet(t *testing.T) oracle.World {
 		t.Fatal(err)
 	}
 	defer broker.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	r := &run{settings: settings{guarantee: millrace.AtLeastOnce}, client: wire.New(broker.Addrs()),
 		feeder: newFeeder(broker.Addrs(), 1, 2000), observer: newObserver(broker.Addrs())}
@@ -48,7 +48,7 @@ func quiet(t *testing.T) oracle.World {
 	}
 	r.feeder.start(ctx)
 	r.observer.start(ctx)
-	if err := r.await(ctx, "some inputs", time.Minute, func(context.Context) error {
+	if err := r.await(ctx, "some inputs", 5*time.Minute, func(context.Context) error {
 		if r.feeder.fed.Load() < 1000 {
 			return errors.New("not yet")
 		}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -72,7 +73,8 @@ func TestStopAndContinue(t *testing.T) {
 	if code := run(t, ctx, out, "-bin", bin, "-file", file, "-seeds", "10", "-cycles", "4"); code != 0 {
 		t.Fatal(code, out.String())
 	}
-	if got := out.String(); !strings.Contains(got, "rounds=0 violations=0\nsim: commits=40 counted=1 crashes=2 faults=3 runs=1 seconds=0 seeds=10 violations=0\n") || strings.Contains(got, "kills=") {
+	told := regexp.MustCompile(`(?m)^sim: commits=40 counted=1 crashes=2 faults=3 runs=1 seconds=\d+ seeds=10 violations=0$`)
+	if got := out.String(); !strings.Contains(got, "rounds=0 violations=0\nsim: ") || !told.MatchString(got) || strings.Contains(got, "kills=") {
 		t.Fatal(got)
 	}
 	if err := os.Remove(wait); err != nil {
