@@ -282,14 +282,20 @@ func (b *breaking) whileItStarts(when moment) {
 	b.node.Faults = faults
 }
 
-// ask asks until the fault has fired, and says what the question that met it was told.
+// ask asks until a question has met the fault, and says what it was told. The engine reads by itself too: what it has met is
+// put into force again.
 func (b *breaking) ask(keys ...string) {
-	var told error
-	for i := 0; b.node.Faults.Fired(b.point) == 0; i++ {
-		if i == 10_000 {
-			b.Fatal("no question meets the fault")
+	told, asked := error(nil), 0
+	for round := 1; round == 1 || told == nil && b.want.told != 0; round++ {
+		if round > 1 {
+			b.inject()
 		}
-		_, _, told = query.Get(context.Background(), b.node, counts, keys[i%len(keys)])
+		for ; b.node.Faults.Fired(b.point) < round; asked++ {
+			if asked == 10_000 {
+				b.Fatal("no question meets the fault")
+			}
+			_, _, told = query.Get(context.Background(), b.node, counts, keys[asked%len(keys)])
+		}
 	}
 	f := (*query.Failure)(nil)
 	switch {
