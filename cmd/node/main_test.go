@@ -33,7 +33,7 @@ func millrace(t *testing.T, stdin string, args ...string) result {
 	t.Helper()
 	var out, errs bytes.Buffer
 	args = append(args, "--listen", "127.0.0.1:0")
-	code := cli.Run(t.Context(), demo(), cli.Process{Args: args, Environ: func() []string { return nil }, In: strings.NewReader(stdin), Out: &out, Err: &errs})
+	code := cli.Run(t.Context(), demo(), cli.Process{Args: args, Environ: patient, In: strings.NewReader(stdin), Out: &out, Err: &errs})
 	return result{code, out.String(), errs.String()}
 }
 
@@ -165,7 +165,7 @@ func startDev(t *testing.T, args ...string) *dev {
 	go func() {
 		var errs bytes.Buffer
 		code := cli.Run(context.Background(), demo(), cli.Process{Args: append([]string{"dev", "--listen", "127.0.0.1:0"}, args...),
-			Environ: func() []string { return nil }, Out: w, Err: &errs, Signals: d.stop})
+			Environ: patient, Out: w, Err: &errs, Signals: d.stop})
 		w.Close()
 		d.done <- result{code: code, err: errs.String()}
 	}()
@@ -286,7 +286,7 @@ func TestBadSurroundings(t *testing.T) {
 				args = append(args, "--listen", "127.0.0.1:0")
 			}
 			var errs bytes.Buffer
-			code := cli.Run(t.Context(), demo(), cli.Process{Args: args, Environ: func() []string { return nil }, Out: io.Discard, Err: &errs})
+			code := cli.Run(t.Context(), demo(), cli.Process{Args: args, Environ: patient, Out: io.Discard, Err: &errs})
 			line := errs.String()
 			if code != 1 || strings.Count(line, "\n") != 1 || !strings.HasPrefix(line, "millrace: ") || !strings.Contains(line, c.want) {
 				t.Errorf("code %d: %s, want %q", code, line, c.want)

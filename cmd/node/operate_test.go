@@ -26,7 +26,7 @@ type operating struct {
 func (o *operating) verb(args ...string) result {
 	o.Helper()
 	var out, errs bytes.Buffer
-	code := cli.Run(o.Context(), demo(), cli.Process{Args: append(args, "--addr", o.addr), Environ: func() []string { return nil }, Out: &out, Err: &errs})
+	code := cli.Run(o.Context(), demo(), cli.Process{Args: append(args, "--addr", o.addr), Environ: patient, Out: &out, Err: &errs})
 	return result{code, out.String(), errs.String()}
 }
 
@@ -58,6 +58,24 @@ func (o *operating) awaitList(records ...string) {
 		case <-ticker.C:
 		case <-deadline:
 			o.Fatalf("the tasks in quarantine are %s", list.out)
+		}
+	}
+}
+
+// awaitValue waits until the store has a value: a task leaves the quarantine before what it has done is committed.
+func (o *operating) awaitValue(want string) {
+	o.Helper()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.After(patience); ; {
+		got := o.verb("get", "kept", "k", "-o", "json")
+		if strings.Contains(got.out, `"value":"`+want+`"`) {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			o.Fatalf("%+v", got)
 		}
 	}
 }
@@ -116,10 +134,7 @@ func TestProgramOperatesANode(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	o.awaitList()
-	// Each of these waits until the store has it.
-	if got := o.verb("get", "kept", "k", "-o", "json"); !strings.Contains(got.out, `"value":"4"`) {
-		t.Errorf("%+v", got)
-	}
+	o.awaitValue("4")
 	if got := contents(t, addrs, "shop-dead"); len(got) != 1 || got[0] != `k="fail"` {
 		t.Errorf("%v", got)
 	}

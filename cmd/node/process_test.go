@@ -66,7 +66,7 @@ type process struct {
 func begin(t *testing.T, app string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(os.Args[0], args...), out: &output{wrote: make(chan struct{})}, err: &output{wrote: make(chan struct{})}, exited: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), asApp+"="+app, "XDG_CACHE_HOME="+t.TempDir(), "MILLRACE_LISTEN=127.0.0.1:0")
+	p.cmd.Env = append(append(os.Environ(), asApp+"="+app, "XDG_CACHE_HOME="+t.TempDir(), "MILLRACE_LISTEN=127.0.0.1:0"), patient()...)
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -88,7 +88,13 @@ func begin(t *testing.T, app string, args ...string) *process {
 }
 
 // patience is how long anything may take before a test gives up. Nothing is asserted about how long things take.
-const patience = time.Minute
+const patience = 2 * time.Minute
+
+// patient gives the program as much time: its own time-outs are for people, and a machine that does other work too may need
+// longer, for the first answer of a broker already. A test that is about one of them gives it as a flag.
+func patient() []string {
+	return []string{"MILLRACE_START_TIMEOUT=1m", "MILLRACE_SHUTDOWN_TIMEOUT=1m", "MILLRACE_TIMEOUT=1m"}
+}
 
 // says waits until the output holds text; false means that the process ended before, or that patience did.
 func (p *process) says(o *output, text string) bool {
