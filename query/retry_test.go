@@ -58,9 +58,8 @@ func TestRetryEndsWithItsContext(t *testing.T) {
 	// A wait that would outlast the deadline is not begun.
 	ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	begin := time.Now()
-	if err := query.Retry(ctx, query.Policy{}, func(context.Context) error { return long }); !errors.Is(err, query.ErrOverloaded) || time.Since(begin) > 30*time.Second {
-		t.Errorf("%v after %v", err, time.Since(begin))
+	if err := query.Retry(ctx, query.Policy{}, func(context.Context) error { return long }); !errors.Is(err, query.ErrOverloaded) || ctx.Err() != nil {
+		t.Errorf("%v, and the context: %v", err, ctx.Err())
 	}
 }
 

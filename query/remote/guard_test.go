@@ -110,7 +110,7 @@ func TestOnlyThoseWhoProveThemselves(t *testing.T) {
 		}
 		// Another node, which listens, asks by PID.
 		other := start(t, 1, answers, c.good...)
-		reply, err := other.system.Root.RequestFuture(actor.NewPID(r.Address(), "app/query/counts/0"), &querypb.Get{Key: []byte("k")}, 20*time.Second).Result()
+		reply, err := other.system.Root.RequestFuture(actor.NewPID(r.Address(), "app/query/counts/0"), &querypb.Get{Key: []byte("k")}, patience).Result()
 		if got, ok := reply.(*querypb.Reply); err != nil || !ok || string(got.GetValue().GetValue()) != "k" {
 			t.Errorf("%s: by PID: %v, %v", name, reply, err)
 		}
@@ -178,7 +178,7 @@ func eventually(t *testing.T, ok func() bool, what ...any) {
 	t.Helper()
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
-	late := time.After(10 * time.Second)
+	late := time.After(patience)
 	for !ok() {
 		select {
 		case <-ticker.C:

@@ -272,7 +272,7 @@ func TestGreedyPeersHoldNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*remote.StuckTime)
+	ctx, cancel := context.WithTimeout(t.Context(), remote.StuckTime+patience)
 	defer cancel()
 	h := attack(t, r.Address())
 	if err := h.hello(client()); err != nil {
@@ -298,7 +298,7 @@ func TestGreedyPeersHoldNothing(t *testing.T) {
 	if most > remote.MaxPeerBytes || r.Refusals().Counts()["overloaded"] == 0 {
 		t.Errorf("%d bytes were kept; %v", most, r.Refusals().Counts())
 	}
-	silent.SetReadDeadline(time.Now().Add(3 * remote.HelloTime))
+	silent.SetReadDeadline(time.Now().Add(remote.HelloTime + patience))
 	if _, err := silent.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("a connection that says nothing: %v", err)
 	}

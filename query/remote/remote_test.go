@@ -102,7 +102,7 @@ func TestANodesActorsAskByPID(t *testing.T) {
 	noGatesMade(t, r)
 	gone := newRig("127.0.0.1:0")
 	gone.Close()
-	v, err := ours.system.Root.RequestFuture(actor.NewPID(gone.Address(), "app/query/counts/0"), &querypb.Get{Key: []byte("k")}, 20*time.Second).Result()
+	v, err := ours.system.Root.RequestFuture(actor.NewPID(gone.Address(), "app/query/counts/0"), &querypb.Get{Key: []byte("k")}, patience).Result()
 	if reply, ok := v.(*querypb.Reply); err != nil || !ok || reply.GetFailure().GetKind() != querypb.Kind_KIND_STREAM_THREAD_NOT_RUNNING {
 		t.Errorf("nobody there: %v, %v", v, err)
 	}
@@ -126,7 +126,7 @@ func noGatesMade(t *testing.T, r *rig) {
 // askAll asks a node from an actor system with remoting, many times at once, and for gates that do not exist.
 func askAll(system *actor.ActorSystem, address string) error {
 	ask := func(id string, q proto.Message) (*querypb.Reply, error) {
-		v, err := system.Root.RequestFuture(actor.NewPID(address, id), q, 20*time.Second).Result()
+		v, err := system.Root.RequestFuture(actor.NewPID(address, id), q, patience).Result()
 		if reply, ok := v.(*querypb.Reply); ok {
 			return reply, err
 		}
@@ -169,7 +169,7 @@ func TestNobodyThere(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		_, _, err := query.Get(ctx, c, counts, "word", query.Partition(0))
 		deadline, _ := ctx.Deadline()
-		if late := time.Since(deadline); !errors.Is(err, query.ErrDeadlineExceeded) || late > time.Second {
+		if late := time.Since(deadline); !errors.Is(err, query.ErrDeadlineExceeded) || late > patience {
 			t.Errorf("%q: %v, %s late", scheme, err, late)
 		}
 		cancel()
@@ -187,12 +187,13 @@ func TestClosingFailsWhatIsOutstanding(t *testing.T) {
 	})
 	for _, scheme := range schemes {
 		c := dial(t, scheme, []string{r.Address()})
-		closing := r
-		go func() { <-asked; closing.Close() }()
+		closing, closed := r, make(chan struct{})
+		go func() { defer close(closed); <-asked; closing.Close() }()
 		_, _, err := query.Get(t.Context(), c, counts, "word", query.Partition(0))
 		if !errors.Is(err, query.ErrStateStoreNotAvailable) || !errors.Is(err, query.ErrFatal) {
 			t.Fatalf("%q: %v", scheme, err)
 		}
+		<-closed
 		if _, _, err = query.Get(t.Context(), c, counts, "word", query.Partition(0)); !errors.Is(err, query.ErrStreamThreadNotRunning) {
 			t.Fatalf("%q: %v", scheme, err)
 		}

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/goleak"
@@ -113,7 +112,7 @@ func dial(t testing.TB, scheme string, addrs []string, opts ...remote.Option) *r
 	for _, a := range addrs {
 		list = append(list, scheme+a)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	c, err := remote.Dial(ctx, list, opts...)
 	if err != nil {

@@ -26,7 +26,7 @@ func TestNothingOfTheHostLeaves(t *testing.T) {
 		t.Helper()
 		for _, q := range []query.Question{&querypb.Open{}, &querypb.Get{Key: []byte("k")}, &querypb.Get{}, &querypb.GetMany{}, &querypb.Range{}, &querypb.Count{},
 			&querypb.Get{Key: []byte("k"), About: &querypb.About{Epoch: 7}}, &querypb.ListStores{}, &querypb.Locate{}, &querypb.ListRestores{}} {
-			v, err := r.system.Root.RequestFuture(r.PID("counts", 0), q, 10*time.Second).Result()
+			v, err := r.system.Root.RequestFuture(r.PID("counts", 0), q, patience).Result()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -171,7 +171,7 @@ func keyOf(partition int32) string {
 
 func (s *script) ask(how matrix.Ask) (err error) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	get := func(h query.Handle[string, int64], opts ...query.Option) error {
 		_, _, err := query.Get(ctx, s, h, keyOf(0), opts...)

@@ -21,6 +21,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// patience is how long anything may take before a test gives up.
+const patience = time.Minute
+
 // rig is a router with one store of two partitions and a thread, as a node publishes them.
 type rig struct {
 	*router.Router
@@ -88,7 +91,7 @@ func about(partition int32) *querypb.About {
 }
 
 func (r *rig) get(a *querypb.About) (*querypb.Reply, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return r.Ask(ctx, &querypb.Get{About: a, Key: []byte("k")})
 }
@@ -168,7 +171,7 @@ func TestPlainRequestFuture(t *testing.T) {
 	pid := r.PID("counts", 0)
 	ask := func() *querypb.Reply {
 		t.Helper()
-		v, err := r.system.Root.RequestFuture(pid, &querypb.Get{Key: []byte("k")}, 10*time.Second).Result()
+		v, err := r.system.Root.RequestFuture(pid, &querypb.Get{Key: []byte("k")}, patience).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +189,7 @@ func TestPlainRequestFuture(t *testing.T) {
 	if k := ask().GetFailure().GetKind(); k != querypb.Kind_KIND_STREAM_THREAD_NOT_RUNNING {
 		t.Error(k)
 	}
-	v, err := r.system.Root.RequestFuture(pid, "what?", 10*time.Second).Result()
+	v, err := r.system.Root.RequestFuture(pid, "what?", patience).Result()
 	if f := v.(*querypb.Reply).GetFailure(); err != nil || f.GetKind() != querypb.Kind_KIND_INVALID_QUERY {
 		t.Error(v, err)
 	}
@@ -212,7 +215,7 @@ func TestLaterNodeTakesTheGatesOver(t *testing.T) {
 	first.Opening("counts", 0, "thread-1", 1)
 	r.fails(about(0), query.ErrStreamThreadNotStarted)
 	r.running(answers)
-	v, err := r.system.Root.RequestFuture(pid, &querypb.Get{Key: []byte("k")}, 10*time.Second).Result()
+	v, err := r.system.Root.RequestFuture(pid, &querypb.Get{Key: []byte("k")}, patience).Result()
 	if err != nil || !v.(*querypb.Reply).GetValue().GetPresent() {
 		t.Fatalf("%v, %v", v, err)
 	}
@@ -376,7 +379,7 @@ func TestDeadlinePassesAtTheGate(t *testing.T) {
 			for range 3 {
 				a := about(0)
 				c.at(a)
-				v, err := r.system.Root.RequestFuture(r.PID("counts", 0), &querypb.Get{About: a, Key: []byte("k")}, 10*time.Second).Result()
+				v, err := r.system.Root.RequestFuture(r.PID("counts", 0), &querypb.Get{About: a, Key: []byte("k")}, patience).Result()
 				if k := v.(*querypb.Reply).GetFailure().GetKind(); err != nil || k != querypb.Kind_KIND_DEADLINE_EXCEEDED {
 					t.Fatal(v, err)
 				}
@@ -399,7 +402,7 @@ func TestAskEndsWithItsContext(t *testing.T) {
 func TestQuestionsAtTheWrongDoor(t *testing.T) {
 	r := newRig(t, router.Options{})
 	r.running(answers)
-	v, err := r.system.Root.RequestFuture(r.PID("counts", 0), &querypb.Get{About: about(1), Key: []byte("k")}, 10*time.Second).Result()
+	v, err := r.system.Root.RequestFuture(r.PID("counts", 0), &querypb.Get{About: about(1), Key: []byte("k")}, patience).Result()
 	if k := v.(*querypb.Reply).GetFailure().GetKind(); err != nil || k != querypb.Kind_KIND_INVALID_QUERY {
 		t.Error(v, err)
 	}
