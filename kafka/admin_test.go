@@ -29,7 +29,7 @@ func newAdmin(t *testing.T, addrs []string) *kafka.Admin {
 func TestCreateTopicsMakesWhatIsMissingAndChecksTheRest(t *testing.T) {
 	c := groupCluster(t, 2)
 	a := newAdmin(t, c.Addrs())
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	spec := func(name string, partitions int32, policy string) kafka.TopicSpec {
 		return kafka.TopicSpec{Name: name, Partitions: partitions, Replication: -1, Configs: map[string]string{"cleanup.policy": policy}}
 	}
@@ -68,7 +68,7 @@ func TestCreateTopicsWaitsOutAMovingController(t *testing.T) {
 	c := groupCluster(t, 1)
 	fault := c.Kfake().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.NotController, Count: 2})
 	defer fault.Remove()
-	if err := newAdmin(t, c.Addrs()).CreateTopics(within(t, 20*time.Second), []kafka.TopicSpec{{Name: "n", Partitions: 1, Replication: -1}}); err != nil {
+	if err := newAdmin(t, c.Addrs()).CreateTopics(within(t, patience), []kafka.TopicSpec{{Name: "n", Partitions: 1, Replication: -1}}); err != nil {
 		t.Fatal(err)
 	}
 	if fault.Hits() != 2 {
@@ -82,7 +82,7 @@ func TestEndsAndCommittedOffsets(t *testing.T) {
 	w.put(t, tp(0), 0, 10)
 	w.flush(t)
 	a := newAdmin(t, c.Addrs())
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	if err := a.DeleteRecords(ctx, map[record.TopicPartition]int64{tp(0): 4}); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestDeleteRecordsTellsARefusal(t *testing.T) {
 	w.flush(t)
 	defer c.Kfake().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DeleteRecords}, Partitions: []int32{0}, Err: kerr.PolicyViolation, Count: -1}).Remove()
 	a := newAdmin(t, c.Addrs())
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	var refused *broker.Error
 	err := a.DeleteRecords(ctx, map[record.TopicPartition]int64{tp(0): 5, tp(1): 5})
 	if !errors.As(err, &refused) || refused.Code != 44 || refused.Source != tp(0) {
@@ -131,7 +131,7 @@ func TestReachNamesTheBrokersThatDoNotAnswer(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	c := groupCluster(t, 1)
-	if err := kafka.Reach(within(t, 10*time.Second), kafka.Config{Brokers: append([]string{addr}, c.Addrs()...)}); err != nil {
+	if err := kafka.Reach(within(t, patience), kafka.Config{Brokers: append([]string{addr}, c.Addrs()...)}); err != nil {
 		t.Fatalf("the second seed answers: %v", err)
 	}
 }

@@ -17,6 +17,9 @@ import (
 	"github.com/millrace-io/millrace/record"
 )
 
+// patience is how long anything may take before a test gives up. Nothing is asserted about how long things take.
+const patience = time.Minute
+
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	t.Cleanup(cancel)
@@ -30,7 +33,7 @@ func tp(partition int32) record.TopicPartition {
 // next gives the next event that pick takes; what it does not take is dropped.
 func next[T any](t *testing.T, in *broker.Inbox, what string, pick func(broker.Event) (T, bool)) T {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	for {
 		events := in.Poll(nil)
@@ -69,7 +72,7 @@ func newWriter(t *testing.T, addrs []string, change func(*kafka.ProducerConfig))
 	}
 	w.Producer = p
 	t.Cleanup(func() {
-		if err := p.Close(within(t, 10*time.Second)); err != nil {
+		if err := p.Close(within(t, patience)); err != nil {
 			t.Error("close:", err)
 		}
 	})
@@ -109,7 +112,7 @@ func logOf(t *testing.T, addrs []string, from record.TopicPartition, committed b
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, patience)
 	ends, err := c.Ends(ctx, []record.TopicPartition{from})
 	if err != nil {
 		t.Fatal(err)
@@ -292,7 +295,7 @@ func TestProducerFailsWhatIsNotAllowed(t *testing.T) {
 
 func TestProducerGivesUpAfterItsDeliveryTimeout(t *testing.T) {
 	c := groupCluster(t, 1)
-	w := newWriter(t, c.Addrs(), func(c *kafka.ProducerConfig) { c.DeliveryTimeout = 300 * time.Millisecond })
+	w := newWriter(t, c.Addrs(), func(c *kafka.ProducerConfig) { c.DeliveryTimeout = 2 * time.Second })
 	w.put(t, tp(0), 0, 1)
 	w.flush(t)
 	fault := c.Kfake().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})

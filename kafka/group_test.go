@@ -101,7 +101,7 @@ func newPeer(t *testing.T, addrs []string, endpoint string, change func(*kafka.G
 }
 
 func (p *peer) close(leave bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := p.Close(ctx, leave); err != nil {
 		p.t.Error("close:", err)
@@ -141,7 +141,7 @@ func (p *peer) take() {
 // await books the events of all peers until something is true.
 func await(t *testing.T, what string, holds func() bool, peers ...*peer) {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	// One select for any number of inboxes: their wake channels feed one.
 	wake, stop := make(chan struct{}, 1), make(chan struct{})
@@ -210,9 +210,10 @@ func TestGroupOfOneCommitsAndReadsBack(t *testing.T) {
 
 func TestGroupKeepsWhatStays(t *testing.T) {
 	addrs := groupCluster(t, 4).Addrs()
-	a := newPeer(t, addrs, "a", nil)
+	long := func(c *kafka.GroupConfig) { c.SessionTimeout = 2 * patience } // who leaves is not waited for
+	a := newPeer(t, addrs, "a", long)
 	await(t, "a has all", owns(4, a), a)
-	b := newPeer(t, addrs, "b", nil)
+	b := newPeer(t, addrs, "b", long)
 	await(t, "both have half", owns(2, a, b), a, b)
 	for _, tp := range a.owned {
 		if a.added[tp] != 1 || a.revoked[tp] != 0 {
@@ -224,12 +225,8 @@ func TestGroupKeepsWhatStays(t *testing.T) {
 	if !slices.Equal(all, tps(0, 1, 2, 3)) {
 		t.Fatal("not each partition once:", all)
 	}
-	start := time.Now()
 	b.close(true)
 	await(t, "a has all again", owns(4, a), a)
-	if d := time.Since(start); d > 5*time.Second {
-		t.Error("leaving took as long as a session:", d)
-	}
 	if a.lost+b.lost > 0 {
 		t.Error("somebody lost partitions")
 	}
@@ -493,22 +490,18 @@ func TestGroupRefusedIsFatal(t *testing.T) {
 func TestGroupClosesWhileItsJoinIsPending(t *testing.T) {
 	c := groupCluster(t, 2)
 	addrs := c.Addrs()
-	a := newPeer(t, addrs, "a", func(c *kafka.GroupConfig) { c.RebalanceTimeout, c.HeartbeatInterval = time.Minute, time.Hour })
+	a := newPeer(t, addrs, "a", func(c *kafka.GroupConfig) { c.RebalanceTimeout, c.HeartbeatInterval = 2*patience, time.Hour })
 	await(t, "a has all", owns(2, a), a)
 	joins := c.Kfake().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Observe: true, Count: -1})
 	b := newPeer(t, addrs, "b", nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := joins.Wait(ctx, 2); err != nil { // the first only hands out the id
 		t.Fatal(err)
 	}
-	start := time.Now()
-	b.close(true)
+	b.close(true) // it gives up after less than the join may take
 	if b.take(); len(b.seen) > 0 {
 		t.Errorf("its join was not pending: %+v", b.seen)
-	}
-	if d := time.Since(start); d > 5*time.Second {
-		t.Error("closing took", d)
 	}
 }
 

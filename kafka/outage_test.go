@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -55,6 +56,9 @@ func hang(c *embedded.Cluster, key kmsg.Key, hit func()) {
 	})
 }
 
+// noticing is below a request's time-out.
+const noticing = 14 * time.Second
+
 // hold is a context that ends when the request that hangs has begun, and what its end is checked by.
 type hold struct {
 	context.Context
@@ -65,7 +69,7 @@ type hold struct {
 
 func newHold(t *testing.T) *hold {
 	h := &hold{enough: errors.New("enough")}
-	h.Context, h.end = context.WithCancelCause(within(t, 20*time.Second))
+	h.Context, h.end = context.WithCancelCause(within(t, patience))
 	return h
 }
 
@@ -75,14 +79,15 @@ func (h *hold) hit() {
 	h.end(h.enough)
 }
 
-// noticed checks that what returned err hung, and ended because and as soon as the context did.
+// noticed checks that what returned err hung, and ended because the context did: not with a request's own time-out, which is
+// 15 s and would be tried again.
 func (h *hold) noticed(t *testing.T, err error) {
 	t.Helper()
 	ended := h.ended.Load()
 	if ended == nil {
 		t.Fatalf("nothing hung; it ended with %v", err)
 	}
-	if d := time.Since(*ended); d > 5*time.Second {
+	if d := time.Since(*ended); d > noticing {
 		t.Errorf("it took %s to notice", d)
 	}
 	if !errors.Is(err, h.enough) {
@@ -153,8 +158,8 @@ func TestABrokerThatAcceptsAndSaysNothingHoldsNobodyUp(t *testing.T) {
 	accepted := make(chan struct{}, 100)
 	addr := silent(t, func() { accepted <- struct{}{} })
 	c := groupCluster(t, 1)
-	cfg := kafka.Config{Brokers: append([]string{addr}, c.Addrs()...), RequestTimeout: 200 * time.Millisecond}
-	if err := kafka.Reach(within(t, 10*time.Second), cfg); err != nil {
+	cfg := kafka.Config{Brokers: append([]string{addr}, c.Addrs()...), RequestTimeout: 500 * time.Millisecond}
+	if err := kafka.Reach(within(t, patience), cfg); err != nil {
 		t.Fatal(err)
 	}
 	// Nor does it keep anybody from closing.
@@ -166,7 +171,7 @@ func TestABrokerThatAcceptsAndSaysNothingHoldsNobodyUp(t *testing.T) {
 	<-accepted
 	start := time.Now()
 	r.Close()
-	if d := time.Since(start); d > 5*time.Second {
+	if d := time.Since(start); d > noticing {
 		t.Fatalf("closing took %s", d)
 	}
 }
@@ -246,13 +251,15 @@ func TestGroupIsLostWhenItIsToldNotBefore(t *testing.T) {
 	o := newOutage(c)
 	o.nodes.Store(0b111)
 	a.Commit(1, broker.Offsets{tp(0): {At: 7}})
+	await(t, "the outage shows", func() bool { return slices.Contains(changes(a.seen), "group down") }, a)
+	before := a.lost // on a slow machine a session may have run out before the silence
 	<-within(t, 1500*time.Millisecond).Done()
 	a.take()
-	if a.lost > 0 || len(a.commits[1]) > 0 || o.hits.Load() == 0 {
-		t.Fatalf("lost %d times in the silence, commit answered %v, %d requests dropped", a.lost, a.commits[1], o.hits.Load())
+	if a.lost > before || len(a.commits[1]) > 0 || o.hits.Load() == 0 {
+		t.Fatalf("lost %d times in the silence, commit answered %v, %d requests dropped", a.lost-before, a.commits[1], o.hits.Load())
 	}
 	o.nodes.Store(0)
-	await(t, "told, lost, and back", func() bool { return a.lost == 1 && len(a.owned) == 2 && len(a.commits[1]) == 1 }, a)
+	await(t, "told, lost, and back", func() bool { return a.lost > before && len(a.owned) == 2 && len(a.commits[1]) == 1 }, a)
 	if err := a.commits[1][0]; err == nil || err.Class != broker.Migrated {
 		t.Fatalf("a zombie's commit was answered with %v", err)
 	}
@@ -281,7 +288,7 @@ func TestCreateTopicsChecksWhatAnotherMadeMeanwhile(t *testing.T) {
 			return nil, nil, false
 		})
 		want := kafka.TopicSpec{Name: "n", Partitions: 2, Replication: -1, Configs: map[string]string{"cleanup.policy": "compact"}}
-		err := newAdmin(t, c.Addrs()).CreateTopics(within(t, 20*time.Second), []kafka.TopicSpec{want})
+		err := newAdmin(t, c.Addrs()).CreateTopics(within(t, patience), []kafka.TopicSpec{want})
 		if first || raced != nil {
 			t.Fatalf("nobody was faster: %v", raced)
 		}

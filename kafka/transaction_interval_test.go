@@ -60,7 +60,7 @@ func (s *spy) notes() []string {
 // await waits until the notes satisfy f.
 func (s *spy) await(t *testing.T, what string, f func([]string) bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(patience)
 	for !f(s.notes()) {
 		select {
 		case <-s.wake:
@@ -303,7 +303,7 @@ func TestCloseWithATransactionPendingIsNoError(t *testing.T) {
 		t.Fatal(f.Err)
 	}
 	w.put(t, tp(0), 10, 10)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := w.Close(ctx); err != nil {
 		t.Fatal(err)

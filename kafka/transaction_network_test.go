@@ -214,7 +214,7 @@ func TestRepeatedCommitTellsTheOutcome(t *testing.T) {
 // Without an answer for twice the transaction's time-out the outcome is unknown, and said to be.
 func TestCommitThatNobodyAnswersIsUnknown(t *testing.T) {
 	c := groupCluster(t, 1)
-	w := newTransactional(t, c.Addrs(), func(c *kafka.ProducerConfig) { c.TransactionTimeout = 300 * time.Millisecond })
+	w := newTransactional(t, c.Addrs(), func(c *kafka.ProducerConfig) { c.TransactionTimeout = time.Second })
 	w.transact(t, 0, 10)
 	c.Kfake().ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
 		c.Kfake().KeepControl()

@@ -127,7 +127,7 @@ func TestTransactionsOutliveEveryCode(t *testing.T) {
 			t.Run(key.Name()+"/"+code.Message, func(t *testing.T) {
 				t.Parallel()
 				c := groupCluster(t, 1)
-				w := newTransactional(t, c.Addrs(), func(c *kafka.ProducerConfig) { c.DeliveryTimeout = 2 * time.Second })
+				w := newTransactional(t, c.Addrs(), func(c *kafka.ProducerConfig) { c.DeliveryTimeout = 20 * time.Second })
 				w.transact(t, 0, 10)
 				fault := refusing(c, key, code, 2)
 				defer fault.Remove()
