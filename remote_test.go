@@ -3,6 +3,7 @@ package millrace_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -53,7 +54,7 @@ func TestRemoteAsksFromCreatedToTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := other.ActorSystem().Root.RequestFuture(n.StorePID("counts", 0), &querypb.Open{}, 20*time.Second).Result()
+	v, err := other.ActorSystem().Root.RequestFuture(n.StorePID("counts", 0), &querypb.Open{}, time.Minute).Result()
 	if reply, ok := v.(*querypb.Reply); err != nil || !ok || reply.GetLease() == nil {
 		t.Errorf("another node's actor: %v, %v", v, err)
 	}
@@ -67,10 +68,11 @@ func TestRemoteAsksFromCreatedToTheEnd(t *testing.T) {
 		t.Error(err)
 	}
 	for scheme, client := range clients {
-		_, _, err := query.Get(ctx, client, counts, "good")
-		if errors.Is(err, query.ErrStateStoreNotAvailable) { // it has used a connection whose end it had not seen
+		var err error
+		await(ctx, t, func() bool {
 			_, _, err = query.Get(ctx, client, counts, "good")
-		}
+			return !errors.Is(err, query.ErrStateStoreNotAvailable) // it has used a connection whose end it had not seen
+		}, func() string { return fmt.Sprint(err) })
 		if !errors.Is(err, query.ErrStreamThreadNotRunning) {
 			t.Errorf("%q: %v after the end", scheme, err)
 		}
