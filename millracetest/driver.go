@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/millrace-io/millrace/actors"
+	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/internal/plan"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/query"
@@ -41,6 +42,8 @@ type Driver struct {
 	system   *actor.ActorSystem
 	router   *router.Router
 	closed   bool
+	// sending is room for the records of a TrySend until all of them can be written.
+	sending []broker.Outgoing
 }
 
 var _ query.Client = (*Driver)(nil)
@@ -217,6 +220,9 @@ func (d *Driver) Restart() { d.tb.Helper(); d.again(func() {}) }
 // changelogs.
 func (d *Driver) Crash() {
 	d.tb.Helper()
+	if err := d.look(); err != nil {
+		d.tb.Fatalf("millracetest: before the crash: %v", err)
+	}
 	left := d.fs.CrashClone(vfs.CrashCloneCfg{})
 	d.again(func() { d.fs = left })
 }
@@ -224,6 +230,14 @@ func (d *Driver) Crash() {
 // LoseState starts every task on an empty disk: all that a store holds comes back from its changelog, and a store without
 // one is empty.
 func (d *Driver) LoseState() { d.tb.Helper(); d.again(func() { d.fs = memory() }) }
+
+// look brings every task's engine to its last commit.
+func (d *Driver) look() (err error) {
+	for _, w := range d.works {
+		err = errors.Join(err, w.backlog.look())
+	}
+	return err
+}
 
 func (d *Driver) again(disk func()) {
 	d.tb.Helper()
@@ -248,6 +262,9 @@ func (d *Driver) Advance(by time.Duration) {
 
 // TryAdvance is Advance for a test of a failure. Its error is a *task.ProcessError.
 func (d *Driver) TryAdvance(by time.Duration) error {
+	if err := d.look(); err != nil {
+		return err
+	}
 	d.clock.set(d.clock.now().Add(by))
 	return d.run()
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace-io/millrace/millracetest"
 	"github.com/millrace-io/millrace/query"
+	"github.com/millrace-io/millrace/query/querypb"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/record/codec"
 	"github.com/millrace-io/millrace/task"
@@ -239,6 +240,49 @@ func TestQuestionsFailAsThoseToANode(t *testing.T) {
 	}
 }
 
+// A Send writes nothing to the engine unless somebody looks; whoever does, in whatever way, sees the last one.
+func TestQuestionsOfEveryKindSeeTheLastSend(t *testing.T) {
+	b := topology.NewBuilder()
+	topology.Count(topology.From(b, lines), counts)
+	top, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := millracetest.NewDriver(t, top)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	send := func() { millracetest.Send(d, lines, millracetest.R("a", "")) }
+	for n := int64(1); n < 40; n += 4 {
+		send()
+		if got, _, err := query.Get(ctx, d, counts, "a"); got != n || err != nil {
+			t.Fatal(got, err)
+		}
+		send()
+		send()
+		reply, err := d.ActorSystem().Root.RequestFuture(d.StorePID("counts", 0), &querypb.Get{Key: []byte("a")}, time.Minute).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		value := reply.(*querypb.Reply).GetValue()
+		if got, err := codec.Int64.Decode(value.GetValue()); got != n+2 || err != nil {
+			t.Fatal(got, err)
+		}
+		// It waits in the store's actor for a record that is sent behind it, or finds it there.
+		answer := make(chan error, 1)
+		go func() {
+			got, _, err := query.Get(ctx, d, counts, "a", query.AtLeast(record.Position{{Topic: "lines"}: n + 3}))
+			if err == nil && got != n+3 {
+				err = fmt.Errorf("got %d, want %d", got, n+3)
+			}
+			answer <- err
+		}()
+		send()
+		if err := <-answer; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // failing notes what a test is failed with, in the place of ending it.
 type failing struct {
 	testing.TB
@@ -276,32 +320,6 @@ func TestMistakesFailTheTest(t *testing.T) {
 		if !slices.ContainsFunc(f.said, func(s string) bool { return strings.Contains(s, want) }) {
 			t.Errorf("%q is not said: %q", want, f.said)
 		}
-	}
-}
-
-// As quick as the driver that Kafka Streams has for its tests: 10^5 records/s.
-func BenchmarkDriver(b *testing.B) {
-	for _, batch := range []int{1, 1000} {
-		b.Run(fmt.Sprint("records-a-send=", batch), func(b *testing.B) {
-			builder := topology.NewBuilder()
-			topology.To(topology.Count(topology.From(builder, lines), counts), totals)
-			top, err := builder.Build()
-			if err != nil {
-				b.Fatal(err)
-			}
-			d := millracetest.NewDriver(b, top)
-			records := make([]millracetest.Record[string, string], batch)
-			for i := range records {
-				records[i] = millracetest.R(fmt.Sprint("key-", i%100), "v")
-			}
-			b.ReportAllocs()
-			n := 0
-			for b.Loop() {
-				millracetest.Send(d, lines, records...)
-				n += batch
-			}
-			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "records/s")
-		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/topology"
 )
@@ -51,8 +52,8 @@ func (r Record[K, V]) With(header string, value []byte) Record[K, V] {
 // Send puts records into a topic that the topology reads, and runs it until all that follows is committed. It fails the
 // test if a record fails, or cannot be written; see TrySend.
 func Send[K, V any](d *Driver, to topology.Topic[K, V], records ...Record[K, V]) {
-	d.tb.Helper()
 	if err := TrySend(d, to, records...); err != nil {
+		d.tb.Helper() // not at every Send: it walks the stack
 		d.tb.Fatalf("millracetest: sending to %s: %v", to.Name(), err)
 	}
 }
@@ -63,27 +64,26 @@ func TrySend[K, V any](d *Driver, to topology.Topic[K, V], records ...Record[K, 
 	if !ok {
 		return fmt.Errorf("the topology has no topic %q", to.Name())
 	}
-	type encoded struct {
-		record.Raw
-		partition int32
-	}
-	all := make([]encoded, len(records))
+	all := d.sending[:0]
 	for i, r := range records {
 		raw, err := encode(to, r)
 		if err != nil {
 			return fmt.Errorf("record %d: %w", i, err)
 		}
-		all[i] = encoded{raw, r.into(raw, n)}
+		tp := record.TopicPartition{Topic: to.Name(), Partition: r.into(raw, n)}
 		if !r.timed {
-			all[i].Timestamp = d.clock.now().UnixMilli()
+			raw.Timestamp = d.clock.now().UnixMilli()
 		}
-		if p := all[i].partition; p < 0 || p >= n {
-			return fmt.Errorf("record %d: topic %q has no partition %d", i, to.Name(), p)
+		if tp.Partition < 0 || tp.Partition >= n {
+			return fmt.Errorf("record %d: topic %q has no partition %d", i, to.Name(), tp.Partition)
 		}
+		all = append(all, broker.Outgoing{To: tp, Record: raw})
 	}
-	for _, r := range all {
-		d.topics.append(record.TopicPartition{Topic: to.Name(), Partition: r.partition}, r.Raw)
+	for _, out := range all {
+		d.topics.append(out.To, out.Record)
 	}
+	clear(all)
+	d.sending = all[:0]
 	return d.run()
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/record"
@@ -18,6 +19,9 @@ type topics struct {
 	read map[record.TopicPartition]int
 }
 
+// logRecords is for how many records a log has room at first.
+const logRecords = 64
+
 func newTopics() *topics {
 	return &topics{counts: map[string]int32{}, logs: map[record.TopicPartition][]record.Raw{}, read: map[record.TopicPartition]int{}}
 }
@@ -27,8 +31,12 @@ func (t *topics) end(tp record.TopicPartition) int64 { return int64(len(t.logs[t
 
 // append gives a record its offset; the log keeps what r refers to.
 func (t *topics) append(tp record.TopicPartition, r record.Raw) {
-	r.Offset = t.end(tp)
-	t.logs[tp] = append(t.logs[tp], r)
+	log := t.logs[tp]
+	r.Offset = int64(len(log))
+	if len(log) == cap(log) {
+		log = slices.Grow(log, max(logRecords, len(log))) // append's own steps would copy each record four times
+	}
+	t.logs[tp] = append(log, r)
 }
 
 // batch is what lies between an offset and the end.
@@ -58,6 +66,8 @@ func (t *topics) Ends(_ context.Context, tps []record.TopicPartition) (map[recor
 type interval struct {
 	topics *topics
 	sent   []broker.Outgoing
+	// ends is what the last commit gave back.
+	ends map[record.TopicPartition]int64
 	// kept, if not nil, gets what was committed in the place of the topics.
 	kept func(broker.Outgoing)
 }
@@ -77,18 +87,22 @@ func (i *interval) Partitions(topic string) (int32, error) {
 	return n, nil
 }
 
+// commit gives the ends of the partitions that it has written to. They are good until the next commit.
 func (i *interval) commit() (ends map[record.TopicPartition]int64) {
-	ends = map[record.TopicPartition]int64{}
+	if i.ends == nil {
+		i.ends = map[record.TopicPartition]int64{}
+	}
+	clear(i.ends)
 	for _, out := range i.sent {
 		if i.kept != nil {
 			i.kept(out)
 			continue
 		}
 		i.topics.append(out.To, out.Record)
-		ends[out.To] = i.topics.end(out.To)
+		i.ends[out.To] = i.topics.end(out.To)
 	}
 	i.abort()
-	return ends
+	return i.ends
 }
 
 func (i *interval) abort() {

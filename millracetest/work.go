@@ -9,7 +9,6 @@ import (
 
 	"github.com/millrace-io/millrace/actors"
 	"github.com/millrace-io/millrace/broker"
-	"github.com/millrace-io/millrace/internal/plan"
 	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/store"
@@ -25,9 +24,10 @@ type work struct {
 	sources []record.TopicPartition
 	sends   interval
 
-	task   *task.Task
-	state  *store.TaskState
-	actors []*actor.PID
+	task    *task.Task
+	state   *store.TaskState
+	backlog *backlog
+	actors  []*actor.PID
 	// epoch counts the times that the state was opened.
 	epoch uint64
 	// committed is where the task goes back to; fed is up to where it was given its sources.
@@ -65,6 +65,7 @@ func (w *work) open() (err error) {
 	if w.state, _, err = w.d.dir.OpenTask(w.d.plan.TaskSpec(w.id, "", func(string) string { return "" })); err != nil {
 		return err
 	}
+	w.backlog = newBacklog(w.state)
 	for i, st := range w.sub.Stores {
 		if st.Changelog {
 			if _, err := store.Restore(context.Background(), w.state, i, w.d.topics, nil); err != nil {
@@ -85,7 +86,7 @@ func (w *work) open() (err error) {
 
 func (w *work) config() task.Config {
 	cfg := w.d.plan.TaskConfig(w.id)
-	cfg.State, cfg.Producer, cfg.CacheBytes, cfg.Global = plan.State{TaskState: w.state}, &w.sends, w.d.opts.cacheBytes, w.d.global
+	cfg.State, cfg.Producer, cfg.CacheBytes, cfg.Global = w.backlog, &w.sends, w.d.opts.cacheBytes, w.d.global
 	return cfg
 }
 
@@ -105,7 +106,8 @@ func (w *work) begin(at broker.Offsets) error {
 func (w *work) serve() {
 	w.actors = w.actors[:0]
 	for i, st := range w.sub.Stores {
-		pid := w.d.system.Root.Spawn(store.NewActorProps(w.state, i, closed(st.Name, w.id.Partition)...))
+		props := store.NewActorProps(w.state, i, closed(st.Name, w.id.Partition)...)
+		pid := w.d.system.Root.Spawn(props.Configure(actor.WithReceiverMiddleware(w.backlog.beforehand)))
 		w.actors = append(w.actors, pid)
 		w.d.router.Serving(st.Name, w.id.Partition, pid, w.epoch)
 	}
@@ -131,9 +133,9 @@ func (w *work) close() (err error) {
 		err = errors.Join(err, w.task.Close())
 	}
 	if w.state != nil {
-		err = errors.Join(err, w.state.Close())
+		err = errors.Join(err, w.backlog.look(), w.state.Close())
 	}
-	w.task, w.state = nil, nil
+	w.task, w.state, w.backlog = nil, nil, nil
 	w.sends.abort()
 	return err
 }
@@ -182,7 +184,7 @@ func (w *work) commit() error {
 	ends := w.sends.commit()
 	maps.Copy(w.committed, u.Offsets)
 	w.task.Committed(u)
-	if err := w.state.Apply(w.d.plan.Unit(u, ends)); err != nil {
+	if err := w.backlog.add(w.d.plan.Unit(u, ends)); err != nil {
 		return err
 	}
 	w.task.Applied(u)
@@ -198,7 +200,7 @@ func (w *work) failed(cause error) error {
 
 // run gives the tasks turns until none of them has anything to do. After a failure, the others have had theirs.
 func (d *Driver) run() (failure error) {
-	failed := map[*work]bool{}
+	var failed map[*work]bool // made at the first failure: a run for each record is common
 	for moved := true; moved; {
 		moved = false
 		for _, g := range d.globals {
@@ -214,6 +216,9 @@ func (d *Driver) run() (failure error) {
 			}
 			m, err := w.turn()
 			if err != nil {
+				if failed == nil {
+					failed = map[*work]bool{}
+				}
 				failed[w] = true
 				failure = errors.Join(failure, err)
 			}
