@@ -165,7 +165,7 @@ func (d *Driver) createTopics() error {
 
 // open starts every task on what is on disk and what the changelogs have.
 func (d *Driver) open() (err error) {
-	d.dir, err = store.OpenDirectory(root, d.opts.app, store.DirectoryOptions{FS: d.fs, CacheBytes: d.opts.cacheBytes, Logger: d.opts.logger, Now: d.clock.now})
+	d.dir, err = store.OpenDirectory(root, d.opts.app, store.DirectoryOptions{FS: d.fs, CacheBytes: d.opts.cacheBytes, Logger: d.opts.logger, Now: d.clock.now, SpaceRetry: -1})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -37,6 +38,8 @@ type Directory struct {
 	lock      io.Closer
 	cache     *pebble.Cache
 	files     *pebble.FileCache
+	// waiting counts states that wait for space.
+	waiting atomic.Int32
 
 	mu   sync.Mutex
 	open map[string]*TaskState // by the name of their directory

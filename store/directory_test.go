@@ -370,7 +370,7 @@ func TestCloseEndsWhenTheEngineDiesInIt(t *testing.T) {
 		return &fs.PathError{Op: "create", Path: op.Path, Err: syscall.ENOSPC}
 	})
 	d := openDir(t, errorfs.Wrap(vfs.NewMem(), full), func(o *DirectoryOptions) {
-		o.ErrorPatience, o.FlushInterval = time.Hour, time.Nanosecond
+		o.ErrorPatience, o.FlushInterval, o.SpaceRetry = time.Hour, time.Nanosecond, -1
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 	})
 	s, _ := openTask(t, d, testSpec())
@@ -399,13 +399,14 @@ func TestCloseEndsWhenTheEngineDiesInIt(t *testing.T) {
 	closeDir(t, d)
 }
 
-// A full disk stops the state with a typed error, ends nothing else, and the task opens again when there is space.
+// Where it is not waited for, a full disk stops the state with a typed error, ends nothing else, and the task opens again
+// when there is space.
 func TestFullDiskFailsTheStateAndNothingElse(t *testing.T) {
 	if !inOwnProcess(t) {
 		return
 	}
 	toggle := fullDisk()
-	d := openDir(t, errorfs.Wrap(vfs.NewMem(), toggle), func(o *DirectoryOptions) { o.ErrorPatience = time.Millisecond })
+	d := openDir(t, errorfs.Wrap(vfs.NewMem(), toggle), func(o *DirectoryOptions) { o.ErrorPatience, o.SpaceRetry = time.Millisecond, -1 })
 	s, _ := openTask(t, d, testSpec())
 	apply(t, s, &Unit{Writes: writes(0, "a", "1"), Changelog: []StoreOffset{{0, 1}}})
 	first := s.Dir()

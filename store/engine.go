@@ -35,7 +35,10 @@ type engine struct {
 	// lease guards db.
 	lease *lease
 	noise noise
+	space space
 	log   *slog.Logger
+	// stallPatience is for how long an operation may wait behind a full disk.
+	stallPatience time.Duration
 }
 
 // openEngine locks the directory and opens the database. A lock that is held is ErrTaskOpen.
@@ -43,6 +46,8 @@ func openEngine(d *Directory, dir string, memTableBytes uint64) (*engine, error)
 	e := &engine{dir: dir, fail: make(chan struct{}), lease: newLease(), log: d.opts.Logger.With("dir", dir)}
 	e.noise.patience = d.opts.ErrorPatience
 	e.noise.now = d.opts.Now
+	e.space.engine, e.space.retry, e.space.others, e.space.changed = e, d.opts.SpaceRetry, &d.waiting, make(chan struct{}, 1)
+	e.stallPatience = d.opts.StallPatience
 	lock, err := pebble.LockDirectory(dir, d.opts.FS)
 	if err != nil {
 		return nil, lockError(dir, err)
@@ -62,6 +67,7 @@ func openEngine(d *Directory, dir string, memTableBytes uint64) (*engine, error)
 	if err != nil {
 		return nil, errors.Join(e.failure("open", err), lock.Close())
 	}
+	e.space.opened.Store(true)
 	return e, nil
 }
 
@@ -85,7 +91,7 @@ func (d *Directory) roomIn(dir string) error {
 
 func (e *engine) options(d *Directory, memTableBytes uint64) *pebble.Options {
 	o := &pebble.Options{
-		FS: d.opts.FS, Cache: d.cache, FileCache: d.files, Lock: e.lock, Logger: engineLogger{e},
+		FS: patientFS{d.opts.FS, &e.space}, Cache: d.cache, FileCache: d.files, Lock: e.lock, Logger: engineLogger{e},
 		DisableWAL: true, FormatMajorVersion: engineFormat, MemTableSize: memTableBytes,
 		EventListener: &pebble.EventListener{
 			BackgroundError: e.backgroundError,
@@ -179,11 +185,20 @@ func (e *engine) run(op string, f func() error) error {
 func (e *engine) await(op string, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- caught(op, f) }()
-	select {
-	case err := <-done:
-		return e.failure(op, err)
-	case <-e.fail:
-		return e.dead()
+	patience := time.NewTicker(e.stallPatience)
+	defer patience.Stop()
+	for {
+		select {
+		case err := <-done:
+			return e.failure(op, err)
+		case <-e.fail:
+			return e.dead()
+		case <-patience.C:
+			// A thread that waits behind a full disk for ever could give up neither its task nor itself.
+			if full := e.space.full.Load(); full != nil {
+				e.kill(op, full)
+			}
+		}
 	}
 }
 

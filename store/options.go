@@ -29,6 +29,12 @@ type DirectoryOptions struct {
 	CloseTimeout time.Duration
 	// ErrorPatience is for how long the engine may fail in the background before the state counts as failed. Default 2 s.
 	ErrorPatience time.Duration
+	// SpaceRetry is how often a write is tried again for which a full disk has no space. Until it succeeds everything that
+	// was applied can be read. Default 1 s; negative: a full disk is an error like any other.
+	SpaceRetry time.Duration
+	// StallPatience is for how long a unit that has no place in memory either may wait for space before the state counts as
+	// failed. Default 10 s.
+	StallPatience time.Duration
 	// FS is the file system. Default: the operating system's.
 	FS vfs.FS
 	// Logger hears what the engine does. Default: nobody.
@@ -62,6 +68,8 @@ func (o DirectoryOptions) withDefaults() DirectoryOptions {
 	orDefault(&o.DeleteRetention, 24*time.Hour)
 	orDefault(&o.CloseTimeout, 10*time.Second)
 	orDefault(&o.ErrorPatience, 2*time.Second)
+	orDefault(&o.SpaceRetry, time.Second)
+	orDefault(&o.StallPatience, 10*time.Second)
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}

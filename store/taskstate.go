@@ -171,7 +171,7 @@ func (t *TaskState) Flush() error {
 // Apply calls it; a node also calls it on a timer, for tasks that fall silent. (A full memtable is flushed in any case.)
 func (t *TaskState) MaybeFlush(now time.Time) error {
 	since := now.Sub(time.Unix(0, t.flushedAt.Load()))
-	if since < t.dir.opts.FlushInterval || !t.dirty.CompareAndSwap(true, false) {
+	if since < t.dir.opts.FlushInterval || t.DiskFull() != nil || !t.dirty.CompareAndSwap(true, false) {
 		return nil
 	}
 	t.flushedAt.Store(now.UnixNano())

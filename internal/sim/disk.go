@@ -133,7 +133,7 @@ func (d *disk) during(dir string, do func()) {
 // open opens the state directory.
 func (d *disk) open(p *process) *store.Directory {
 	dir, err := store.OpenDirectory(stateDir, appID, store.DirectoryOptions{
-		CacheBytes: 8 << 20, MemTableBudgetBytes: 1 << 20, FlushInterval: 1 << 60, ErrorPatience: -1, FS: d.fs, Now: p.wallClock,
+		CacheBytes: 8 << 20, MemTableBudgetBytes: 1 << 20, FlushInterval: 1 << 60, ErrorPatience: -1, SpaceRetry: -1, FS: d.fs, Now: p.wallClock,
 	})
 	d.must(err)
 	return dir
