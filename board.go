@@ -32,6 +32,8 @@ type Actor struct {
 	Mailbox int `json:"mailbox"`
 	// Stuck says that a thread's loop has not stepped for too long (WithStuckAfter).
 	Stuck bool `json:"stuck,omitempty"`
+	// DiskFull says that a task, or a store, waits for space on its disk. It is read as ever.
+	DiskFull bool `json:"disk_full,omitempty"`
 	// Quarantine is set for a task that keeps failing at one record.
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
 	Children   []Actor     `json:"children,omitempty"`
@@ -92,6 +94,7 @@ type change struct {
 	cause       error
 	retry       time.Time
 	stuck       bool
+	diskFull    bool
 	quarantine  *Quarantine
 	gauge       *actors.Gauge
 }
@@ -119,7 +122,7 @@ func (b *board) setLocked(path string, c change) {
 	if p.State != c.state || p.Epoch != c.epoch {
 		p.Since = c.at
 	}
-	p.Path, p.Kind, p.State, p.Epoch, p.Retry, p.Stuck, p.Quarantine = path, c.kind, c.state, c.epoch, c.retry, c.stuck, c.quarantine
+	p.Path, p.Kind, p.State, p.Epoch, p.Retry, p.Stuck, p.DiskFull, p.Quarantine = path, c.kind, c.state, c.epoch, c.retry, c.stuck, c.diskFull, c.quarantine
 	if p.Err, p.Cause = c.cause, ""; c.cause != nil {
 		p.Cause = c.cause.Error()
 		e.Cause = p.Cause
@@ -139,6 +142,9 @@ func (b *board) setLocked(path string, c change) {
 func (p *place) flags() (flags []string) {
 	if p.Stuck {
 		flags = append(flags, "stuck")
+	}
+	if p.DiskFull {
+		flags = append(flags, "disk-full")
 	}
 	if p.Quarantine != nil {
 		flags = append(flags, "quarantined")
@@ -174,7 +180,7 @@ func move[S lifecycle.State](b *board, table *lifecycle.Table[S], path, kind str
 		return
 	}
 	if p != nil {
-		c.quarantine = p.Quarantine
+		c.quarantine, c.diskFull = p.Quarantine, p.DiskFull
 		if c.cause == nil {
 			c.cause = p.Err
 		}
@@ -191,11 +197,20 @@ func (b *board) quarantined(path string, q *Quarantine) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.places[path]; p != nil {
-		c := change{kind: p.Kind, state: p.State, epoch: p.Epoch, quarantine: q}
+		c := change{kind: p.Kind, state: p.State, epoch: p.Epoch, quarantine: q, diskFull: p.DiskFull}
 		if q != nil {
 			c.cause = q.Err
 		}
 		b.setLocked(path, c)
+	}
+}
+
+// diskFull publishes why a task or a store waits for space; nil takes the flag away.
+func (b *board) diskFull(path string, full error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.places[path]; p != nil {
+		b.setLocked(path, change{kind: p.Kind, state: p.State, epoch: p.Epoch, quarantine: p.Quarantine, diskFull: full != nil, cause: full})
 	}
 }
 

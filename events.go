@@ -20,7 +20,7 @@ type Event struct {
 	New string `json:"new,omitempty"`
 	// Epoch is the incarnation; 0 for what has none.
 	Epoch uint64 `json:"epoch,omitempty"`
-	// Flags are what is true besides the state: stuck, quarantined.
+	// Flags are what is true besides the state: stuck, disk-full, quarantined.
 	Flags []string `json:"flags,omitempty"`
 	// Cause is the text of Err, which is why a restart, an ERROR or a flag came about; both are empty otherwise.
 	Cause string `json:"cause,omitempty"`

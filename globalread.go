@@ -41,6 +41,11 @@ func (s *globalStore) Serving(state *store.TaskState, pid *actor.PID, epoch uint
 	s.became(lifecycle.ThreadRunning, epoch)
 }
 
+// DiskFull implements store.GlobalWatcher.
+func (s *globalStore) DiskFull(full error) {
+	s.globals.node.status.board.diskFull(s.path(), full)
+}
+
 // Gone implements store.GlobalWatcher. What becomes of a thread that has failed is for supervision to publish.
 func (s *globalStore) Gone(epoch uint64, err error) {
 	s.set(nil)
@@ -60,8 +65,12 @@ func (s *globalStore) became(state lifecycle.Thread, epoch uint64) {
 }
 
 func (s *globalStore) moveStore(to lifecycle.Store, epoch uint64, cause error) {
-	b := s.globals.node.status.board
-	b.moveStore(b.thread(s.thread())+"/store-"+s.spec.Name, to, epoch, cause)
+	s.globals.node.status.board.moveStore(s.path(), to, epoch, cause)
+}
+
+// path is where the store is in the node's tree.
+func (s *globalStore) path() string {
+	return s.globals.node.status.board.thread(s.thread()) + "/store-" + s.spec.Name
 }
 
 func (s *globalStore) set(state *store.TaskState) {

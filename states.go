@@ -176,15 +176,35 @@ func (t *threadStates) watch(id record.TaskID, state *store.TaskState, epoch uin
 	t.wg.Add(1)
 	go func() {
 		defer t.wg.Done()
-		select {
-		case <-state.Failed():
-			t.publish(id, func(st topology.StoreSpec) { t.node.router.Failed(st.Name, id.Partition, state.Err()) })
-			t.moveStores(id, lifecycle.StoreClosing, epoch, state.Err())
-			t.slot.Inbox.Put(thread.StateFailed{Task: id, Epoch: epoch, Err: state.Err()})
-		case <-state.Closed():
-		case <-t.node.ctx.Done():
+		for {
+			select {
+			case <-state.SpaceChanged():
+				t.waits(id, epoch, state.DiskFull())
+				continue
+			case <-state.Failed():
+				t.publish(id, func(st topology.StoreSpec) { t.node.router.Failed(st.Name, id.Partition, state.Err()) })
+				t.moveStores(id, lifecycle.StoreClosing, epoch, state.Err())
+				t.slot.Inbox.Put(thread.StateFailed{Task: id, Epoch: epoch, Err: state.Err()})
+			case <-state.Closed():
+			case <-t.node.ctx.Done():
+			}
+			return
 		}
 	}()
+}
+
+// waits has the task stand still while its state waits for space, and publishes that. Its stores answer meanwhile.
+func (t *threadStates) waits(id record.TaskID, epoch uint64, full error) {
+	b := t.node.status.board
+	t.publish(id, func(st topology.StoreSpec) {
+		var cause error
+		if full != nil {
+			cause = fmt.Errorf("store %q partition %d: %w", st.Name, id.Partition, full)
+		}
+		b.diskFull(b.store(t.slot.Name, st.Name, id), cause)
+	})
+	b.diskFull(b.task(t.slot.Name, id), full)
+	t.slot.Inbox.Put(thread.StateWaits{Task: id, Epoch: epoch, Err: full})
 }
 
 func (t *threadStates) openState(id record.TaskID) (*store.TaskState, error) {

@@ -49,6 +49,9 @@ func flagsOf(n *millrace.Actor) string {
 	if n.Stuck {
 		flags = append(flags, "stuck")
 	}
+	if n.DiskFull {
+		flags = append(flags, "waits for space on its disk")
+	}
 	if q := n.Quarantine; q != nil {
 		flags = append(flags, "quarantined at "+at(q.Source, q.Offset))
 	}

@@ -204,8 +204,14 @@ func (f *follower) run(ctx context.Context) (err error) {
 		if err := f.reached(ctx); err != nil {
 			return err
 		}
+		wake := f.inbox.Wake()
+		if f.state.DiskFull() != nil {
+			wake = nil // what it took in would find no place in memory either; its fetches stop for want of credit
+		}
 		select {
-		case <-f.inbox.Wake():
+		case <-f.state.SpaceChanged():
+			f.spec.Watcher.DiskFull(f.state.DiskFull())
+		case <-wake:
 			events = f.inbox.Poll(events[:0])
 			err = f.take(ctx, events)
 			clear(events)

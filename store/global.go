@@ -49,6 +49,8 @@ type GlobalWatcher interface {
 	Restoring(p lifecycle.Progress)
 	// Serving: it has all of that; questions go to pid, and state may be read until Gone.
 	Serving(state *TaskState, pid *actor.PID, epoch uint64)
+	// DiskFull: its state waits for space on the disk and takes nothing in; nil: it does not any more.
+	DiskFull(full error)
 	// Gone: the incarnation ends, with err or, if it was stopped, nil. Its state is closed when Gone has returned.
 	Gone(epoch uint64, err error)
 }

@@ -252,6 +252,8 @@ func (g *globalRig) Serving(state *TaskState, pid *actor.PID, epoch uint64) {
 	g.states <- fmt.Sprint("serving ", epoch)
 }
 
+func (g *globalRig) DiskFull(full error) { g.states <- fmt.Sprint("full ", full != nil) }
+
 func (g *globalRig) Gone(epoch uint64, err error) {
 	g.mu.Lock()
 	g.state = nil

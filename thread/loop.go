@@ -96,6 +96,8 @@ type entry struct {
 	dead []string
 	// serving is set once its stores answer.
 	serving bool
+	// waits is set while its state waits for space on the disk.
+	waits bool
 	// revoking is set while the group waits for the task to be given up.
 	revoking bool
 }
@@ -267,6 +269,10 @@ func (l *Loop) handle(e broker.Event) error {
 		if t := l.tasks[e.Task]; t != nil && e.Epoch == l.cfg.Epoch {
 			t.serving = true
 		}
+	case StateWaits:
+		if t := l.tasks[e.Task]; t != nil && e.Epoch == l.cfg.Epoch {
+			t.waits = e.Err != nil
+		}
 	case Order:
 		l.onOrder(e)
 	case broker.FetchFailed:
@@ -316,6 +322,9 @@ func (l *Loop) deadline() time.Time {
 		}
 	}
 	for _, e := range l.running {
+		if e.waits {
+			continue
+		}
 		if ready, at := e.task.Ready(l.now); !ready && !at.IsZero() && at.Before(next) {
 			next = at
 		}

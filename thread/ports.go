@@ -108,6 +108,15 @@ type UnitApplied struct {
 	Err   error
 }
 
+// StateWaits says that a task's state waits for space on its disk, or with a nil Err that it does not any more. What was
+// processed is committed and applied, in memory, as always; the task processes nothing new meanwhile, or its unit would
+// find no place there either. The thread's other tasks go on.
+type StateWaits struct {
+	Task  record.TaskID
+	Epoch uint64
+	Err   error
+}
+
 // StateClosed is the answer to States.Close. The directory's lock is free. Err is what was not flushed; it costs a
 // longer restore and nothing else.
 type StateClosed struct {

@@ -41,7 +41,8 @@ func (l *Loop) process() (busy bool, err error) {
 		return false, nil
 	}
 	for _, e := range l.running {
-		if e.revoking { // what it took up would need yet another commit before it can go
+		// What one that is revoked took up would need yet another commit before it can go.
+		if e.revoking || e.waits {
 			continue
 		}
 		n, err := e.task.Process(l.now, l.budget)

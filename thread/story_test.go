@@ -370,6 +370,8 @@ func (s *story) stateEvent(verb string, w []string) bool {
 		s.put(thread.UnitApplied{Task: s.id(w[0]), Epoch: epoch, Unit: u, Err: err})
 	case "closed":
 		s.put(thread.StateClosed{Task: s.id(w[0]), Epoch: epoch, Err: err})
+	case "waits":
+		s.put(thread.StateWaits{Task: s.id(w[0]), Epoch: epoch, Err: err})
 	case "serving":
 		s.put(thread.StoresServing{Task: s.id(w[0]), Epoch: epoch})
 	default:
