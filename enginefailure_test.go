@@ -42,7 +42,7 @@ func newFailingDisk(refuse func(errorfs.Op) error) *failingDisk {
 // option has a node keep its state there.
 func (d *failingDisk) option(patience time.Duration) millrace.Option {
 	return millrace.WithDirectory(func(o *store.DirectoryOptions) {
-		o.FS, o.FlushInterval, o.ErrorPatience = d.fs, time.Millisecond, patience
+		o.FS, o.FlushInterval, o.ErrorPatience, o.SpaceRetry = d.fs, time.Millisecond, patience, 5*time.Millisecond
 	})
 }
 

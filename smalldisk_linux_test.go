@@ -55,15 +55,42 @@ func fillUp(t *testing.T, dir string) (free func()) {
 	}
 }
 
-// A real disk runs full while a node works: its threads say so and go on trying, whoever asks gets a right value or a typed
-// failure, and the process stays. When there is space again, nothing is missing and nothing counts twice.
+// A real disk runs full while a node works, twice: its tasks wait, whoever asks gets a right value, no thread is restarted,
+// and when there is space again nothing is missing and nothing counts twice.
+func TestRealDiskRunsFullAndIsWaitedFor(t *testing.T) {
+	dir := smallDisk(t, "size=8m")
+	c := cluster(t)
+	n := start(t, wordCount(t), onto(t, c, millrace.WithStateDir(filepath.Join(dir, "state")),
+		millrace.WithDirectory(func(o *store.DirectoryOptions) { o.FlushInterval, o.SpaceRetry = time.Millisecond, 10*time.Millisecond }))...)
+	input, want := texts(200)
+	feed(t, c, input...)
+	n.hasCounted(1, want)
+	epoch, failures := n.Threads()[0].Epoch, map[query.Kind]int{}
+	for round := range 2 {
+		free := fillUp(t, dir)
+		feed(t, c, input...)
+		await(t.Context(), t, func() bool { askFull(t, n, want, round+2, failures); return len(n.waiting()) > 0 }, func() string { return fmt.Sprint(n.Tree()) })
+		for range 100 {
+			askFull(t, n, want, round+2, failures)
+		}
+		free()
+		n.hasCounted(int64(round)+2, want)
+	}
+	if len(failures) > 0 || n.Threads()[0].Epoch != epoch {
+		t.Errorf("questions failed: %v; the thread is %v", failures, n.Threads()[0])
+	}
+}
+
+// The same where a full disk is not waited for, as when a node starts on one: its threads say so and go on trying, whoever asks
+// gets a right value or a typed failure, and the process stays. When there is space again, nothing is missing and nothing
+// counts twice.
 func TestRealDiskRunsFullAndHasSpaceAgain(t *testing.T) {
 	dir := smallDisk(t, "size=8m")
 	c := cluster(t)
 	n := start(t, wordCount(t), onto(t, c, millrace.WithStateDir(filepath.Join(dir, "state")),
 		millrace.WithRestarts(actors.Intensity{Max: 1000, Window: time.Hour, First: 10 * time.Millisecond, Cap: 100 * time.Millisecond}),
 		millrace.WithDirectory(func(o *store.DirectoryOptions) {
-			o.FlushInterval, o.ErrorPatience = time.Millisecond, 20*time.Millisecond
+			o.FlushInterval, o.ErrorPatience, o.SpaceRetry = time.Millisecond, 20*time.Millisecond, -1
 		}))...)
 	input, want := texts(200)
 	feed(t, c, input...)

@@ -39,7 +39,7 @@ row() {
 	7) sim -kinds crash,crash-unsynced
 	   tests ./store 'TestCrashNeverTearsDataFromItsOffset|TestBulkRestoreThatCrashesKeepsDataAndOffsetTogether' ;;
 	8) sim -kinds disk-full,disk-error
-	   tests . 'TestRealDiskRunsFullAndHasSpaceAgain' ;;
+	   tests . 'TestRealDiskRunsFullAndHasSpaceAgain|TestRealDiskRunsFullAndIsWaitedFor' ;;
 	9) sim -kinds disk-damaged
 	   MILLRACE_TEST_FLIPS=${FLIPS:-10000} tests ./store 'TestDamageAnywhereNeverGivesAWrongValue' ;;
 	10) sim -kinds disk-slow
