@@ -240,7 +240,9 @@ func (b *breaking) run(when moment) {
 	case starting, again:
 		b.node.Stop()
 		b.whileItStarts(when)
-	case reasking, rerunning:
+	case rerunning:
+		b.rerun()
+	case reasking:
 		b.node.Stop()
 		b.start(b.node)
 		fallthrough
@@ -253,8 +255,6 @@ func (b *breaking) run(when moment) {
 			b.ask(many()...)
 		case running:
 			b.feed()
-		case rerunning:
-			b.many()
 		case stopping:
 			b.node.Stop()
 		}
@@ -266,6 +266,19 @@ func (b *breaking) run(when moment) {
 	exactly(b.T, b.c, b.fed)
 	if n, _, err := query.Get(context.Background(), b.node, counts, "a"); n != b.fed["a"] || err != nil {
 		b.Errorf("the store has %d of %d: %v", n, b.fed["a"], err)
+	}
+}
+
+// rerun starts the node again with nothing in its cache and feeds it, until the loop is who meets the fault. The engine reads
+// by itself too, and repeats what has failed.
+func (b *breaking) rerun() {
+	for met := false; !met; met = !b.want.restarts || caused(b.node, "thread-1") {
+		b.node.Stop()
+		b.start(b.node)
+		b.inject()
+		b.many()
+		b.node.Faults.AwaitFired(b, b.point, 1)
+		b.node.Drain()
 	}
 }
 
