@@ -38,6 +38,7 @@ func (t *TaskState) walk(store int, choose func(live int64) span, f func(key, va
 		return nil, err
 	}
 	defer t.engine.lease.release()
+	t.spec.Stores[store].Counts.scan()
 	if v := t.view.Load(); v.memories[store] != nil {
 		return v, t.walkMemory(v.memories[store], choose(v.liveFrom(t, store)), f)
 	}
@@ -130,6 +131,7 @@ func (t *TaskState) getMany(store int, keys [][]byte, limit int) (values []*quer
 
 // getAll reads many keys by several goroutines, because the actor's next question has to wait for this one in any case.
 func (t *TaskState) getAll(from pebble.Reader, v *view, store int, keys [][]byte, limit int) ([]*querypb.Value, error) {
+	t.spec.Stores[store].Counts.get(len(keys))
 	slab, values := make([]querypb.Value, len(keys)), make([]*querypb.Value, len(keys))
 	for i := range values {
 		values[i] = &slab[i]

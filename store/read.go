@@ -56,6 +56,7 @@ func (t *TaskState) getFrom(r pebble.Reader, v *view, store int, key []byte) (va
 	if err := t.breakable(fault.StoreGet, store); err != nil {
 		return nil, 0, false, t.engine.failure("get", err)
 	}
+	t.spec.Stores[store].Counts.get(1)
 	if m := v.memories[store]; m != nil {
 		return m.get(key)
 	}
@@ -117,6 +118,7 @@ func (t *TaskState) scan(store int, s span) iter.Seq2[Entry, error] {
 			return
 		}
 		defer t.engine.lease.release()
+		t.spec.Stores[store].Counts.scan()
 		if m := t.memory(store); m != nil {
 			t.scanMemory(m, s, yield)
 			return

@@ -43,6 +43,8 @@ type StoreSpec struct {
 	// InMemory keeps the store's rows in memory only: nothing of it is on disk, and every OpenTask begins with an empty one
 	// that restores the whole changelog. Changing it discards the bytes.
 	InMemory bool
+	// Counts count what is done to the store; nil counts nothing.
+	Counts *Counts
 	// TopicID is the topic's id, so that a topic that was deleted and created again is noticed. Empty: not checked.
 	TopicID string
 }

@@ -65,7 +65,7 @@ func (t *TaskState) apply(epoch uint64, u *Unit) error {
 	if err := t.breakable(fault.StorePut, noStore); err != nil {
 		return t.engine.failure("write", err)
 	}
-	return t.write(epoch, func(v *view, b *pebble.Batch) error {
+	err := t.write(epoch, func(v *view, b *pebble.Batch) error {
 		for i := range u.Writes {
 			w := &u.Writes[i]
 			v.seen(w.Store, w.Timestamp)
@@ -86,6 +86,10 @@ func (t *TaskState) apply(epoch uint64, u *Unit) error {
 		v.clock = u.WallClock
 		return t.sweep(v, b, len(u.Writes))
 	})
+	if err == nil {
+		t.countWrites(u.Writes)
+	}
+	return err
 }
 
 func (t *TaskState) validate(u *Unit) error {

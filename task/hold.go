@@ -79,7 +79,7 @@ func (t *Task) PassHeld(now time.Time, response topology.Response, why error) (e
 			return err
 		}
 	}
-	t.responses[topology.Processing][response]++
+	t.count(topology.Processing, response)
 	b.time = max(b.time, r.Timestamp)
 	t.streamTime = max(t.streamTime, r.Timestamp)
 	t.passed(b, r.Offset)

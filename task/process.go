@@ -6,6 +6,7 @@ import (
 	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/record"
+	"github.com/millrace-io/millrace/topology"
 )
 
 // Add takes a batch. It is refused, and costs nothing, if the task is not running, does not read the partition, or has
@@ -212,6 +213,37 @@ func (t *Task) Punctuate(now time.Time) (err error) {
 	err = t.attempt(func() error { return t.chain.Punctuate(t.streamTime, t.wallClock) })
 	t.mem.evict()
 	return err
+}
+
+// Lag is how many offsets of its sources the task has not processed, by what their last batches said of their ends. A
+// partition about which no batch has said anything yet counts as none.
+func (t *Task) Lag() (offsets int64) {
+	for _, b := range t.buffers {
+		offsets += max(0, b.end-b.consumed)
+	}
+	return offsets
+}
+
+// punctual is a Chain that tells of its punctuations, as a *topology.Instance does.
+type punctual interface {
+	PunctuationDue(streamTime, wallClock int64) bool
+	Punctuations() uint64
+}
+
+var _ punctual = (*topology.Instance)(nil)
+
+// PunctuationDue says that Punctuate has something to call.
+func (t *Task) PunctuationDue(now time.Time) bool {
+	p, ok := t.chain.(punctual)
+	return ok && p.PunctuationDue(t.streamTime, now.UnixMilli())
+}
+
+// Punctuations is how many calls of scheduled functions there were since Start.
+func (t *Task) Punctuations() uint64 {
+	if p, ok := t.chain.(punctual); ok {
+		return p.Punctuations()
+	}
+	return 0
 }
 
 // NextWallClock is when a punctuation on the wall clock is due next; ok is false if there is none.

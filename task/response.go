@@ -60,7 +60,7 @@ func (t *Task) ask(c topology.ErrorContext, why error) (r topology.Response, err
 		if v := recover(); v != nil {
 			r, err = topology.Fail, fmt.Errorf("%w; and the %s handler: %w", bare(why), c.Stage, &Panic{Value: v, Stack: debug.Stack()})
 		}
-		t.responses[c.Stage][r]++
+		t.count(c.Stage, r)
 	}()
 	if r = t.handlers.Answer(c, why); r > topology.DeadLetter {
 		return topology.Fail, fmt.Errorf("%w; and the %s handler gave the answer %s, which there is not", bare(why), c.Stage, r)
@@ -69,6 +69,13 @@ func (t *Task) ask(c topology.ErrorContext, why error) (r topology.Response, err
 		return topology.Fail, &DeadLetterError{Cause: bare(why), Err: ErrNoDeadLetterTopic}
 	}
 	return r, nil
+}
+
+func (t *Task) count(s topology.Stage, r topology.Response) {
+	t.responses[s][r]++
+	if t.cfg.Answered != nil {
+		t.cfg.Answered(s, r)
+	}
 }
 
 // bare takes the coordinates off an error that gets them again.

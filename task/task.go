@@ -80,8 +80,10 @@ type Config struct {
 	CacheBytes int64
 	// Fault is where a test breaks the task; nil otherwise.
 	Fault fault.Hook
-	// Dropped counts records that were left out on purpose; nil is allowed.
-	Dropped func(reason string)
+	// Dropped counts records that were left out on purpose, Answered what was answered about records that failed, as Responses
+	// does; nil is allowed.
+	Dropped  func(reason string)
+	Answered func(topology.Stage, topology.Response)
 }
 
 // Task is one partition group of one sub-topology at work. It belongs to one goroutine.

@@ -246,6 +246,7 @@ func (a *Actor) drive(loop *Loop, slot *Slot) (err error) {
 		}
 		after := time.Now()
 		speed.took(after.Sub(now))
+		loop.cfg.Work.stepped(after.Sub(now))
 		loop.SetBudget(speed.now)
 		wait := next.Sub(after)
 		if wait <= 0 {

@@ -79,6 +79,9 @@ func (l *Loop) startIfReady(e *entry) error {
 			return err
 		}
 		e.task = t
+		if l.cfg.TaskWork != nil {
+			e.work = l.cfg.TaskWork(e.id)
+		}
 		t.Restoring()
 	} else {
 		e.task.Attach(e.state)

@@ -2,6 +2,7 @@ package thread_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -78,7 +79,7 @@ func (quietWatcher) Assignment(string, []byte) (bool, []string) { return false, 
 func (quietWatcher) Resolve(uint64, []record.TopicPartition)    {}
 
 // running is a loop with so many tasks that run.
-func running(b *testing.B, exactlyOnce bool, tasks int32) (*thread.Loop, *thread.Slot) {
+func running(t testing.TB, exactlyOnce bool, tasks int32, work *thread.Work) (*thread.Loop, *thread.Slot) {
 	slot := thread.NewSlot("thread-1")
 	q := quiet{slot, tasktest.NewState(1)}
 	slot.Group, slot.Fetcher, slot.Producer = q, quietFetcher{}, quietProducer{q}
@@ -87,6 +88,15 @@ func running(b *testing.B, exactlyOnce bool, tasks int32) (*thread.Loop, *thread
 	}
 	cfg := config(slot, []string{"in"}, topology.Fail, nil)
 	cfg.Budget, cfg.Positions, cfg.States, cfg.Watcher = 1_000, quietWatcher{}, quietStates{q}, quietWatcher{}
+	if cfg.Work = work; work != nil {
+		of := map[record.TaskID]*thread.TaskWork{}
+		cfg.TaskWork = func(id record.TaskID) *thread.TaskWork {
+			if of[id] == nil {
+				of[id] = &thread.TaskWork{}
+			}
+			return of[id]
+		}
+	}
 	l := thread.NewLoop(cfg)
 	l.Start(start)
 	var tps []record.TopicPartition
@@ -99,47 +109,93 @@ func running(b *testing.B, exactlyOnce bool, tasks int32) (*thread.Loop, *thread
 			slot.Inbox.Put(thread.StoresServing{Task: record.TaskID{Partition: p}})
 		}
 		if _, err := l.Step(start); err != nil {
-			b.Fatal(err)
+			t.Fatal(err)
 		}
 	}
 	if l.State() != lifecycle.ThreadRunning {
-		b.Fatal(l.State())
+		t.Fatal(l.State())
 	}
 	return l, slot
 }
 
-// A keyed count through Step: each step gets a batch of 1,000 records for each of 3 tasks, and takes 10 ms of the loop's
-// clock, so that every tenth begins a commit. What is allocated is the commits' and a few bytes for each batch.
+// stepping is a keyed count through Step: each step gets a batch of 1,000 records for each of 3 tasks, and takes 10 ms of
+// the loop's clock, so that every tenth begins a commit.
+type stepping struct {
+	testing.TB
+	loop    *thread.Loop
+	slot    *thread.Slot
+	batches [][]record.Raw
+	now     time.Time
+	at      int64
+}
+
+const stepTasks, stepRecords = 3, 1_000
+
+func newStepping(t testing.TB, exactlyOnce bool, work *thread.Work) *stepping {
+	s := &stepping{TB: t, batches: make([][]record.Raw, stepTasks), now: start}
+	s.loop, s.slot = running(t, exactlyOnce, stepTasks, work)
+	for p := range s.batches {
+		for i := range stepRecords {
+			s.batches[p] = append(s.batches[p], record.Raw{Key: fmt.Appendf(nil, "user-%06d", (i*7919)%500)})
+		}
+	}
+	return s
+}
+
+func (s *stepping) step() {
+	fetched := broker.Fetched{Batches: make([]broker.Batch, stepTasks)}
+	for p := range s.batches {
+		for i := range s.batches[p] {
+			s.batches[p][i].Offset = s.at + int64(i)
+		}
+		fetched.Batches[p] = broker.Batch{Source: in(int32(p)), Records: s.batches[p], From: s.at, Next: s.at + stepRecords, HighWatermark: s.at + stepRecords, Bytes: stepRecords}
+	}
+	s.at += stepRecords
+	s.now = s.now.Add(10 * time.Millisecond)
+	s.slot.Inbox.Put(fetched)
+	if _, err := s.loop.Step(s.now); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// What is allocated is the commits' and a few bytes for each batch.
 func BenchmarkStep(b *testing.B) {
-	const tasks, size = 3, 1_000
 	for _, exactlyOnce := range []bool{false, true} {
 		b.Run(fmt.Sprintf("exactlyOnce=%t", exactlyOnce), func(b *testing.B) {
-			l, slot := running(b, exactlyOnce, tasks)
-			batches, now, at := make([][]record.Raw, tasks), start, int64(0)
-			for p := range batches {
-				for i := range size {
-					batches[p] = append(batches[p], record.Raw{Key: fmt.Appendf(nil, "user-%06d", (i*7919)%500)})
-				}
-			}
-			steps := 0
+			s, steps := newStepping(b, exactlyOnce, nil), 0
 			b.ReportAllocs()
 			for b.Loop() {
-				fetched := broker.Fetched{Batches: make([]broker.Batch, tasks)}
-				for p := range batches {
-					for i := range batches[p] {
-						batches[p][i].Offset = at + int64(i)
-					}
-					fetched.Batches[p] = broker.Batch{Source: in(int32(p)), Records: batches[p], From: at, Next: at + size, HighWatermark: at + size, Bytes: size}
-				}
-				at += size
-				now = now.Add(10 * time.Millisecond)
-				slot.Inbox.Put(fetched)
-				if _, err := l.Step(now); err != nil {
-					b.Fatal(err)
-				}
+				s.step()
 				steps++
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(steps*tasks*size), "ns/record")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(steps*stepTasks*stepRecords), "ns/record")
+		})
+	}
+}
+
+// What metrics cost: two loops take turns at a few steps each, one that counts what it does and one that does not, so that
+// whatever else the machine does meets both. The ratio is the median over the turns.
+func BenchmarkStepMetered(b *testing.B) {
+	const turn = 10
+	for _, exactlyOnce := range []bool{false, true} {
+		b.Run(fmt.Sprintf("exactlyOnce=%t", exactlyOnce), func(b *testing.B) {
+			plain, metered := newStepping(b, exactlyOnce, nil), newStepping(b, exactlyOnce, thread.NewWork(time.Now))
+			var ratios []float64
+			took := func(s *stepping) float64 {
+				began := time.Now()
+				for range turn {
+					s.step()
+				}
+				return float64(time.Since(began))
+			}
+			for b.Loop() {
+				one, other := took(plain), took(metered)
+				two := took(metered)
+				ratios = append(ratios, (other+two)/(one+took(plain)))
+			}
+			slices.Sort(ratios)
+			b.ReportMetric(ratios[len(ratios)/2], "metered/plain")
+			b.ReportMetric(0, "ns/op")
 		})
 	}
 }

@@ -35,6 +35,8 @@ type commit struct {
 	number uint64
 	// generation is the one in which it was sent.
 	generation int32
+	// began is the time of the step that began it.
+	began time.Time
 	// ends are the changelog ends that the flush reported.
 	ends map[record.TopicPartition]int64
 	// decided says that Kafka has it; what is left is to apply it. applying counts States.Apply calls without an answer.
@@ -96,7 +98,7 @@ func (l *Loop) beginCommit(of []*entry) error {
 	if err := l.fault(fault.CommitFlush); err != nil {
 		return err
 	}
-	c := &commit{units: map[record.TaskID]unit{}, number: l.slot.begin(l.now)}
+	c := &commit{units: map[record.TaskID]unit{}, number: l.slot.begin(l.now), began: l.now}
 	var stamp task.Stamp
 	if l.slot.exactlyOnce() {
 		stamp = task.Stamp{TransactionalID: l.slot.TransactionalID, Number: c.number}
@@ -148,6 +150,7 @@ func (l *Loop) endTransaction(c *commit) {
 		l.slot.Group.Commit(c.token, offsets)
 	case !whole:
 		// The transaction holds records of a task whose offsets cannot go with them.
+		l.cfg.Work.commitFailed(broker.Abort)
 		l.abort(errGivenUp)
 	default:
 		c.token = l.slot.nextToken()
@@ -284,6 +287,7 @@ func (l *Loop) endCommitIfApplied() {
 	if l.commit.applying > 0 {
 		return
 	}
+	l.cfg.Work.committed(l.now.Sub(l.commit.began))
 	l.commit = nil
 	l.nextCommit = maxTime(l.nextCommit, l.now)
 	l.passedAlone()

@@ -37,6 +37,9 @@ type Config struct {
 	Quarantine QuarantinePolicy
 	// Fault is where a test breaks the loop; nil otherwise.
 	Fault fault.Hook
+	// Work and TaskWork are where the loop counts what it does; nil is nowhere.
+	Work     *Work
+	TaskWork func(record.TaskID) *TaskWork
 }
 
 // Loop is one incarnation of a stream thread: poll, process, commit, as a state machine that is driven by Step. It
@@ -100,6 +103,8 @@ type entry struct {
 	waits bool
 	// revoking is set while the group waits for the task to be given up.
 	revoking bool
+	// work is nil if nobody counts.
+	work *TaskWork
 }
 
 // NewLoop returns an incarnation in CREATED.

@@ -40,16 +40,21 @@ func (l *Loop) process() (busy bool, err error) {
 		l.blocked = l.now
 		return false, nil
 	}
+	total, began := 0, l.cfg.Work.clock()
+	defer func() { l.cfg.Work.processed(total, began) }()
 	for _, e := range l.running {
 		// What one that is revoked took up would need yet another commit before it can go.
 		if e.revoking || e.waits {
 			continue
 		}
 		n, err := e.task.Process(l.now, l.budget)
+		if total += n; n > 0 {
+			e.processed(n)
+		}
 		if err != nil {
 			return false, err
 		}
-		if err := e.task.Punctuate(l.now); err != nil {
+		if err := l.punctuate(e); err != nil {
 			return false, err
 		}
 		// Also without a record: a batch of markers alone is consumed as it arrives.
@@ -60,16 +65,29 @@ func (l *Loop) process() (busy bool, err error) {
 	return busy, nil
 }
 
+// punctuate fires what is due. The clock is asked only if something is.
+func (l *Loop) punctuate(e *entry) error {
+	if l.cfg.Work == nil || !e.task.PunctuationDue(l.now) {
+		return e.task.Punctuate(l.now)
+	}
+	began, before := l.cfg.Work.clock(), e.task.Punctuations()
+	err := e.task.Punctuate(l.now)
+	l.cfg.Work.punctuated(e.task.Punctuations()-before, began)
+	return err
+}
+
 func (l *Loop) credit(tp record.TopicPartition, bytes int) { l.slot.Fetcher.Credit(tp, bytes) }
 
 // onFetched hands batches to their tasks. A batch for a task that is not running is dropped with its partition's
 // reader, which was stopped.
 func (l *Loop) onFetched(f broker.Fetched) {
+	l.cfg.Work.gotBatches(f)
 	for i := range f.Batches {
 		b := &f.Batches[i]
 		id, ok := l.cfg.TaskOf(b.Source)
 		if e := l.tasks[id]; ok && e != nil && e.task != nil && e.ready() {
 			e.task.Add(*b)
+			e.processed(0)
 		}
 	}
 }

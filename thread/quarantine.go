@@ -207,7 +207,7 @@ func (l *Loop) nextTry() (next time.Time) {
 }
 
 func (l *Loop) try(e *entry) error {
-	q := l.slot.quarantine[e.id]
+	q, began := l.slot.quarantine[e.id], l.cfg.Work.clock()
 	var err error
 	switch o, asked := l.alone.orders[e.id]; {
 	case asked && o.Remedy == SkipIt:
@@ -220,6 +220,8 @@ func (l *Loop) try(e *entry) error {
 	if err != nil {
 		return l.failedAlone(e, q, err)
 	}
+	e.processed(1)
+	l.cfg.Work.processed(1, began)
 	e.task.Credits(l.credit)
 	l.alone.tried = true
 	return l.beginCommit([]*entry{e})

@@ -12,6 +12,7 @@ import (
 
 // commitFailed decides what a commit that did not succeed means for the thread.
 func (l *Loop) commitFailed(err *broker.Error) error {
+	l.cfg.Work.commitFailed(err.Class)
 	// A group that has gone on to another generation refuses the one before it also from members that it kept. Which this
 	// is, the answer to the pending join says.
 	rebalanced := err.Code == broker.CodeIllegalGeneration && (l.commit.generation != l.slot.Member.Generation || l.slot.rejoining)

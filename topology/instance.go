@@ -17,7 +17,9 @@ type Instance struct {
 	sources map[string]func(*record.Raw) error
 	readers map[string]reader
 	due     []*punctuation
-	inited  []int
+	// punctuations is how many calls there were of what was due.
+	punctuations uint64
+	inited       []int
 	// timelines are the stream times of windowed aggregations.
 	timelines []*timeline
 	// from is the stream time at which Init began; punctuations up to it were called before.

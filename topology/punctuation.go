@@ -49,12 +49,26 @@ func (in *Instance) punctuate(t PunctuationType, now int64) error {
 		// Before the call, as the function may fail: next is the first multiple after now, so that a gap in stream
 		// time or a long pause fires once and not once per interval.
 		p.next += p.interval * ((now-p.next)/p.interval + 1)
+		in.punctuations++
 		if err := p.f(now); err != nil {
 			return wrap(p.node, err)
 		}
 	}
 	return nil
 }
+
+// PunctuationDue says that Punctuate would call something.
+func (in *Instance) PunctuationDue(streamTime, wallClock int64) bool {
+	for _, p := range in.due {
+		if now := [...]int64{StreamTime: streamTime, WallClock: wallClock}[p.clock]; !p.cancelled && now >= 0 && p.next <= now {
+			return true
+		}
+	}
+	return false
+}
+
+// Punctuations is how many calls there were.
+func (in *Instance) Punctuations() uint64 { return in.punctuations }
 
 func (in *Instance) earliest(t PunctuationType) *punctuation {
 	var first *punctuation

@@ -114,4 +114,8 @@ type Failure struct {
 }
 
 // Counts is what a producer has done since it was made.
-type Counts struct{ Committed, Aborted, Fenced, Reinits, CommitUnknown uint64 }
+type Counts struct {
+	Committed, Aborted, Fenced, Reinits, CommitUnknown uint64
+	// Errors are the codes of brokers, and requests without an answer, by the broker.Class that they were given.
+	Errors [broker.Ignore + 1]uint64
+}

@@ -111,6 +111,9 @@ func (m *Machine) deliver(e broker.Event) { m.do(Deliver{e}) }
 
 func (m *Machine) error(op broker.Op, code int16, s Situation, at record.TopicPartition, cause error) *broker.Error {
 	err := m.cfg.Error(op, code, s)
+	if code != 0 && int(err.Class) < len(m.counts.Errors) {
+		m.counts.Errors[err.Class]++
+	}
 	err.Source = at
 	if cause != nil {
 		err.Cause = cause

@@ -30,6 +30,7 @@ type pending struct {
 	sender   *actor.PID
 	epoch    uint64
 	deadline time.Time
+	asked    time.Time
 }
 
 // gate is the process at a store partition's address. It lives as long as the actor system: a PID keeps a pointer to the
@@ -135,7 +136,7 @@ func (g *gate) admit(r *Router, q query.Question, sender *actor.PID) (id uint32,
 	}
 	for g.last++; g.last == 0 || g.taken(g.last); g.last++ {
 	}
-	g.outstanding[g.last] = pending{sender, g.lease.epoch, deadline}
+	g.outstanding[g.last] = pending{sender, g.lease.epoch, deadline, now}
 	g.watchClock(now, deadline)
 	return g.last, g.lease.target, nil
 }
@@ -261,6 +262,7 @@ func (g *gate) fail(to *actor.PID, f *query.Failure) { g.reply(to, query.ToReply
 
 func (g *gate) reply(to *actor.PID, r *querypb.Reply) {
 	r.Store, r.Partition = g.at.store, g.at.partition
+	g.directory.current.Load().count(g.at.store, r)
 	g.directory.send(to, r)
 }
 
@@ -281,14 +283,16 @@ func (g *gate) answered(id uint32, message any) {
 		g.fail(p.sender, f)
 		return
 	}
+	r := g.directory.current.Load()
 	if f := reply.GetFailure(); f != nil {
 		f.Epoch = p.epoch
+	} else {
+		r.answered(g.at.store, p.asked)
 	}
 	reply.Epoch = p.epoch
 	if standby {
 		reply.Standby, reply.Lag = true, lag
 	}
-	r := g.directory.current.Load()
 	reply.Paused, reply.Stuck = r.paused.Load(), r.isStuck(thread)
 	g.reply(p.sender, reply)
 }

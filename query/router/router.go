@@ -21,6 +21,9 @@ type Options struct {
 	Endpoint string
 	// Outstanding is how many questions may wait at one gate [query.MaxOutstanding]; more are answered with Overloaded.
 	Outstanding int
+	// Counts count the questions to the stores that are named; the one without a name counts those to stores that do not
+	// exist. Without it nothing is counted.
+	Counts map[string]*Counts
 	// Wait is how long a question may wait at a gate if it names no earlier deadline [query.MaxWait].
 	Wait time.Duration
 }
@@ -286,8 +289,9 @@ func (r *Router) Partitions(_ context.Context, store string) (int32, error) {
 	kind, _ := query.Decide(query.Situation{Node: r.node, Declared: known})
 	f := query.New(kind, store, query.NoPartition)
 	f.NodeState = r.node.String()
-	if !known {
+	if !known { // no question follows that would be counted
 		f.Detail = r.known()
+		r.count(store, query.ToReply(f))
 	}
 	return 0, f
 }
@@ -326,7 +330,9 @@ func (r *Router) local(q query.Question) (*querypb.Reply, *gate) {
 	if g := r.directory.existing(at); g != nil { // made meanwhile, so what was said may be of a moment too early
 		return nil, g
 	}
-	return query.ToReply(f), nil // nothing without a gate is ever served
+	reply := query.ToReply(f)
+	r.count(at.store, reply)
+	return reply, nil // nothing without a gate is ever served
 }
 
 // send asks the gate and waits.
