@@ -63,6 +63,8 @@ type board struct {
 	places map[string]*place
 	// first is the epoch of the first incarnation of each path that this node had; it outlives the places of what closes.
 	first map[string]uint64
+	// moves counts how often states were entered.
+	moves map[entered]int64
 }
 
 // place is what is known of one path.
@@ -72,7 +74,7 @@ type place struct {
 }
 
 func newBoard(app string) *board {
-	return &board{app: app, places: map[string]*place{}, first: map[string]uint64{}}
+	return &board{app: app, places: map[string]*place{}, first: map[string]uint64{}, moves: map[entered]int64{}}
 }
 
 func lastOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
@@ -119,6 +121,9 @@ func (b *board) setLocked(path string, c change) {
 		c.at = time.Now()
 	}
 	e := Event{Time: c.at, Path: path, Kind: c.kind, Old: p.State, New: c.state, Epoch: c.epoch, Err: c.cause}
+	if p.State != c.state {
+		b.moves[entered{c.kind, c.state}]++
+	}
 	if p.State != c.state || p.Epoch != c.epoch {
 		p.Since = c.at
 	}

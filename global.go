@@ -184,9 +184,11 @@ func (s *globalStore) thread() string { return globalThread + s.spec.Name }
 // storeSpec is the store as its actor wants it.
 func (s *globalStore) storeSpec() store.GlobalSpec {
 	n := s.globals.node
+	spec := plan.GlobalSpec(&s.spec)
+	spec.Counts = n.meters.counts(storePartition{s.spec.Name, globalTask})
 	return store.GlobalSpec{
 		Dir: n.dir, ClusterID: n.clusterID, Topic: s, Take: s.take, Refresh: n.opts.metadata, Watcher: s,
-		Store: plan.GlobalSpec(&s.spec),
+		Store: spec,
 	}
 }
 

@@ -37,6 +37,7 @@ type Node struct {
 	status   *status
 	states   *states
 	globals  *globals
+	meters   *meters
 	ran      atomic.Bool
 	stopOnce sync.Once
 	// stopping is closed when Shutdown is asked for; stopped when Run has let go of everything.
@@ -79,17 +80,19 @@ func New(appID string, t *topology.Topology, opts ...Option) (*Node, error) {
 	if n.system == nil {
 		n.system = actors.NewSystem(o.logger)
 	}
+	n.meters = newMeters(n)
 	if err := n.bind(); err != nil {
 		return nil, err
 	}
-	n.router = router.New(n.system, appID, router.Options{Endpoint: n.opts.endpoint})
+	n.router = router.New(n.system, appID, router.Options{Endpoint: n.opts.endpoint, Counts: n.meters.ofQuestions()})
 	n.router.Declare(storeInfos(n.topology))
 	n.status = newStatus(appID, n.router.Node)
 	n.router.Node(lifecycle.NodeCreated)
 	n.states = newStates(n)
 	n.globals = newGlobals(n)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
-	if err := n.serve(); err != nil {
+	if err := errors.Join(n.meters.begin(), n.serve()); err != nil {
+		n.unbind()
 		return nil, err
 	}
 	return n, nil
@@ -195,7 +198,7 @@ func (n *Node) Partitions(ctx context.Context, store string) (int32, error) {
 	return n.router.Partitions(ctx, store)
 }
 
-// Handler serves /livez, /readyz, the stores, and what an operator needs (the tree, tasks in quarantine and orders about
+// Handler serves /livez, /readyz, /metrics (WithMeterProvider), the stores, and what an operator needs (the tree, tasks in quarantine and orders about
 // them) over HTTP; see package httpapi for its answers.
 func (n *Node) Handler() http.Handler {
 	var stores []httpapi.Store

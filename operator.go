@@ -15,7 +15,10 @@ import (
 // operator is the node as Handler gives it to those who operate it.
 type operator struct{ *Node }
 
-var _ httpapi.Operator = operator{}
+var (
+	_ httpapi.Operator = operator{}
+	_ httpapi.Measured = operator{}
+)
 
 // Tree implements httpapi.Operator.
 func (o operator) Tree(causes bool) any {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/millrace-io/millrace/actors"
 	"github.com/millrace-io/millrace/fault"
@@ -90,6 +91,7 @@ type options struct {
 	dial           func(ctx context.Context, network, address string) (net.Conn, error)
 	mechanism      string
 	user, password string
+	meters         metric.MeterProvider
 	remoteAddr     string
 	remote         []remote.Option
 }

@@ -39,9 +39,10 @@ func (n *Node) serve() error {
 	return nil
 }
 
-// unbind ends the connections of other processes. It is the last step of Run and Shutdown: until then they are told the
-// state of the node.
+// unbind ends the connections of other processes and the metrics. It is the last step of Run and Shutdown: until then
+// both tell the state of the node.
 func (n *Node) unbind() {
+	n.meters.end()
 	if n.listener != nil {
 		n.listener.Close()
 	}

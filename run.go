@@ -153,6 +153,7 @@ func (n *Node) supervisor(t *tree) *actors.Supervisor {
 // onFailure publishes what becomes of a thread that has failed, before that happens.
 func (n *Node) onFailure(t *tree, o actors.Outcome) {
 	f := newFailure(o.Cause, o.Attempt)
+	n.meters.failed(f)
 	n.opts.logger.Warn("a thread has failed", "thread", f.Thread, "epoch", f.Epoch, "attempt", f.Attempt, "answer", o.Answer, "retry", o.Retry, "gaveUp", o.GaveUp, "ended", o.Ended, "cause", f.Cause)
 	status := lifecycle.ThreadStatus{Name: f.Thread, Epoch: f.Epoch, Cause: f.Cause, Since: time.Now()}
 	switch {

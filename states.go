@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -208,11 +209,13 @@ func (t *threadStates) waits(id record.TaskID, epoch uint64, full error) {
 }
 
 func (t *threadStates) openState(id record.TaskID) (*store.TaskState, error) {
-	state, report, err := t.node.dir.OpenTask(t.node.taskSpec(id))
+	spec := t.node.taskSpec(id)
+	state, report, err := t.node.dir.OpenTask(spec)
 	if err != nil {
 		return nil, err
 	}
 	if report.MovedAside() {
+		t.node.meters.movedAside(id, spec)
 		t.node.opts.logger.Warn("local state could not be used; it was moved aside and is rebuilt from its changelogs", "task", id, "report", report)
 	}
 	return state, nil
@@ -230,7 +233,9 @@ func (t *threadStates) restore(ctx context.Context, k *keeper, epoch uint64) {
 		}
 	}
 	if len(stores) > 0 {
+		began := time.Now()
 		results, err := t.node.restore(ctx, k, epoch, specs, stores)
+		t.node.meters.restored(k.id, namesOf(specs, stores), results, err, ctx.Err() != nil, time.Since(began))
 		if ctx.Err() != nil {
 			return // closed while it was restored
 		}
@@ -242,7 +247,15 @@ func (t *threadStates) restore(ctx context.Context, k *keeper, epoch uint64) {
 			t.node.opts.logger.Debug("restored", "store", specs[stores[i]].Name, "partition", k.id.Partition, "result", r)
 		}
 	}
+	t.size(k)
 	t.slot.Inbox.Put(thread.StateReady{Task: k.id, Epoch: epoch, State: plan.State{TaskState: k.state}})
+}
+
+func namesOf(specs []topology.StoreSpec, stores []int) (names []string) {
+	for _, i := range stores {
+		names = append(names, specs[i].Name)
+	}
+	return names
 }
 
 func (t *threadStates) restoreFailed(k *keeper, epoch uint64, name string, err error) {
@@ -409,5 +422,7 @@ func (t *threadStates) publish(id record.TaskID, f func(topology.StoreSpec)) {
 
 // taskSpec is what a task's directory must hold.
 func (n *Node) taskSpec(id record.TaskID) store.TaskSpec {
-	return n.plan.Load().TaskSpec(id, n.clusterID, func(changelog string) string { return n.topicIDs[changelog] })
+	spec := n.plan.Load().TaskSpec(id, n.clusterID, func(changelog string) string { return n.topicIDs[changelog] })
+	n.meters.countIn(&spec)
+	return spec
 }

@@ -24,6 +24,8 @@ func (n *Node) tend(ctx context.Context) {
 		case now := <-ticker.C:
 			n.states.flushSilent(now)
 			n.cleanUp(now)
+			n.states.measure()
+			n.globals.measure()
 			if now.Sub(purged) >= purgeEvery {
 				purged = now
 				n.purge(ctx)

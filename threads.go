@@ -105,6 +105,6 @@ func (t *tree) retire(name string) (s *slot, open bool) {
 	}
 	s = t.slots[i]
 	t.slots = slices.Delete(slices.Clone(t.slots), i, i+1)
-	t.retired.add(s.producer.Counts())
+	t.keep(s)
 	return s, !s.abandoned
 }

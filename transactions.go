@@ -49,6 +49,12 @@ func (n *Node) Blocked() (sum time.Duration) {
 	return sum
 }
 
+// keep adds what a slot has counted that is let go of. The mutex is held.
+func (t *tree) keep(s *slot) {
+	t.retired.add(s.producer.Counts())
+	t.node.meters.retire(s)
+}
+
 func (t *TransactionCounts) add(c kafka.Counts) {
 	t.Committed += c.Committed
 	t.Aborted += c.Aborted

@@ -143,7 +143,7 @@ func (t *tree) renew(old *slot, before uint64) (*slot, error) {
 	s.before = before
 	for i, o := range t.slots {
 		if o == old {
-			t.retired.add(old.producer.Counts())
+			t.keep(old)
 			t.slots[i] = s
 		}
 	}

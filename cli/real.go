@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/exposition"
 	"github.com/millrace-io/millrace/kafka"
 	"github.com/millrace-io/millrace/kafka/embedded"
 	"github.com/millrace-io/millrace/query"
@@ -55,7 +56,11 @@ func (real) Node(appID string, t *topology.Topology, s nodeSettings) (node, erro
 	if err != nil {
 		return nil, err
 	}
-	n, err := millrace.New(appID, t, opts...)
+	metrics, err := exposition.New()
+	if err != nil {
+		return nil, err
+	}
+	n, err := millrace.New(appID, t, append(opts, millrace.WithMeterProvider(metrics))...)
 	if err != nil {
 		return nil, &UsageError{Detail: err.Error(), Cause: err}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -23,6 +24,11 @@ type operated struct {
 }
 
 var held = httpapi.Quarantined{Task: "0_3", Thread: "thread-1", Topic: "lines", Partition: 3, Offset: 41, Attempts: 2, Retry: time.UnixMilli(1), Cause: "/secret/path is broken"}
+
+// Metrics are some text.
+func (o *operated) Metrics() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") })
+}
 
 func (o *operated) Tree(causes bool) any {
 	root := map[string]any{"path": "/app", "kind": "node", "restarts": 0, "mailbox": 0}

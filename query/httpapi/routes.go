@@ -16,6 +16,7 @@ type route struct {
 var routes = []route{
 	{"GET", "/livez", func(h *handler) http.HandlerFunc { return h.live }},
 	{"GET", "/readyz", func(h *handler) http.HandlerFunc { return h.ready }},
+	{"GET", "/metrics", func(h *handler) http.HandlerFunc { return h.metrics }},
 	{"GET", "/openapi.yaml", func(*handler) http.HandlerFunc { return describe }},
 	{"GET", "/stores", func(h *handler) http.HandlerFunc { return h.list }},
 	{"GET", "/stores/{store}/keys/{key...}", func(h *handler) http.HandlerFunc { return h.get }},

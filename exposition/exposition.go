@@ -1,0 +1,51 @@
+package exposition
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
+)
+
+// What a scrape may take: it reads memory and asks nobody, so that more than that is a mistake somewhere.
+const (
+	scrapesAtOnce = 4
+	scrapeTime    = 10 * time.Second
+)
+
+// Exposition is a metric.MeterProvider, and an http.Handler that gives what its instruments hold. Nodes of one process may
+// share one: the label app tells applications apart, so two nodes of the same application need one each.
+type Exposition struct {
+	*metric.MeterProvider
+	handler http.Handler
+}
+
+// New returns an exposition with a registry of its own. It fails only if the exporter cannot be registered there, which
+// would be a bug.
+func New() (*Exposition, error) {
+	registry := prometheus.NewRegistry()
+	// No series about the scope and the SDK: Prometheus says itself which target a figure is from.
+	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo())
+	if err != nil {
+		return nil, fmt.Errorf("exposition: %w", err)
+	}
+	for _, c := range []prometheus.Collector{collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
+		if err := registry.Register(c); err != nil {
+			return nil, fmt.Errorf("exposition: %w", err)
+		}
+	}
+	return &Exposition{metric.NewMeterProvider(metric.WithReader(reader)), promhttp.HandlerFor(registry,
+		promhttp.HandlerOpts{MaxRequestsInFlight: scrapesAtOnce, Timeout: scrapeTime})}, nil
+}
+
+// ServeHTTP implements http.Handler: the text form, or another that the request asks for and Prometheus' client knows.
+func (e *Exposition) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.handler.ServeHTTP(w, r) }
+
+// Close ends it: instruments record nothing any more.
+func (e *Exposition) Close() error { return e.Shutdown(context.Background()) }
