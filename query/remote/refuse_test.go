@@ -126,7 +126,7 @@ func TestNothingButQuestionsComesIn(t *testing.T) {
 		{"unknown_type", gate, "no.such.Type", nil, me, true},
 		{"not_a_question", gate, "millrace.query.v1.Reply", bytesOf(&querypb.Reply{}), me, true},
 		{"not_a_question", "millrace/ask", "millrace.query.v1.Reply", bytesOf(&querypb.Reply{}), nil, false},
-		{"not_a_question", gate, "google.protobuf.FileDescriptorProto", nil, nil, false},
+		{"not_a_question", gate, "google.protobuf.Any", nil, nil, false},
 		{"not_a_gate", victim.Id, get, question, me, true},
 		{"not_a_gate", "other/query/counts/0", get, question, me, true},
 		{"not_a_gate", "app/query/counts/00", get, question, me, true},
