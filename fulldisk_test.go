@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/exposition"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/store"
@@ -60,7 +61,11 @@ func TestH19FullDiskIsWaitedFor(t *testing.T) {
 	c := cluster(t)
 	var lines atomic.Int64
 	disk := fullDisk()
-	n := start(t, wordCount(t), onto(t, c, disk.option(100*time.Millisecond), millrace.WithLogger(slog.New(counted{lines: &lines})))...)
+	shown, err := exposition.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := start(t, wordCount(t), onto(t, c, disk.option(100*time.Millisecond), millrace.WithMeterProvider(shown), millrace.WithLogger(slog.New(counted{lines: &lines})))...)
 	input, want := texts(200)
 	feed(t, c, input...)
 	n.hasCounted(1, want)
@@ -83,6 +88,9 @@ func TestH19FullDiskIsWaitedFor(t *testing.T) {
 		return paths
 	}
 	await(t.Context(), t, func() bool { return stores() > 0 }, func() string { return fmt.Sprint(n.Tree(), disk.refused.Load()) })
+	if full := scrape(t, n.Node).sum("millrace_store_disk_full", "store=counts"); !(full > 0) {
+		t.Errorf("%v stores wait for space by the metrics", full)
+	}
 	for refused := disk.refused.Load(); disk.refused.Load() < refused+50; {
 		for w := range want {
 			if v, _, err := query.Get(t.Context(), n, counts, w); err != nil || v < want[w] || v > 2*want[w] {

@@ -190,6 +190,8 @@ var metricRows = []metricRow{
 		perStore(func(s *storeFigures) float64 { return float64(s.bytes) })},
 	{"millrace.store.disk", "By", false, byStore, "Size on disk, looked at every 10 s; 0 for a store in memory and until the first flush", "store: total-sst-files-size",
 		perStore(func(s *storeFigures) float64 { return float64(s.disk) })},
+	{"millrace.store.disk.full", "", false, byStore, "1 while the store waits for space on its disk", "",
+		perStore(func(s *storeFigures) float64 { return truth(s.full) })},
 
 	{"millrace.restore.remaining", "{offset}", false, byStore, "Changelog offsets that are left while the store is restored", "task: restore-remaining-records-total",
 		perStore(func(s *storeFigures) float64 { return float64(s.remaining) })},

@@ -52,6 +52,7 @@ type taskFigures struct {
 type storeFigures struct {
 	storePartition
 	gets, scans, puts, bytes, disk int64
+	full                           bool
 	restores                       map[string]int64
 	restored, discarded, remaining int64
 	restoring                      time.Duration
@@ -70,13 +71,14 @@ func (m *meters) scrape() *scrape {
 	if s.refusals == nil {
 		s.refusals = new(remote.Refusals).Counts()
 	}
-	restarts, quarantined := map[string]uint64{}, map[string]bool{}
+	restarts, quarantined, full := map[string]uint64{}, map[string]bool{}, map[string]bool{}
 	for _, th := range n.Tree().Children {
 		restarts[lastOf(th.Path)] = th.Restarts
-		for _, t := range th.Children {
-			if t.Quarantine != nil {
-				quarantined[strings.TrimPrefix(lastOf(t.Path), "task-")] = true
+		for _, a := range th.Children {
+			if a.Quarantine != nil {
+				quarantined[strings.TrimPrefix(lastOf(a.Path), "task-")] = true
 			}
+			full[lastOf(a.Path)] = full[lastOf(a.Path)] || a.DiskFull
 		}
 	}
 	var slots []*slot
@@ -87,9 +89,10 @@ func (m *meters) scrape() *scrape {
 	for store := range m.questions {
 		s.questions = append(s.questions, questionFigures{m.questions[store], store, n.router.Waiting(store)})
 	}
+	threads := n.Threads()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, st := range n.Threads() {
+	for _, st := range threads {
 		s.threads = append(s.threads, m.threadFigures(st, restarts[st.Name], slots))
 	}
 	for _, id := range owned {
@@ -98,6 +101,9 @@ func (m *meters) scrape() *scrape {
 		}
 	}
 	s.stores = m.storeFigures(owned, restores)
+	for i := range s.stores {
+		s.stores[i].full = full[s.stores[i].place()]
+	}
 	return s
 }
 
@@ -150,6 +156,14 @@ func (m *meters) storeFigures(owned []record.TaskID, restores []router.Restore) 
 		return cmp.Or(cmp.Compare(a.store, b.store), cmp.Compare(a.task, b.task))
 	})
 	return all
+}
+
+// place is the last part of the store's path in the tree.
+func (at storePartition) place() string {
+	if at.task == globalTask {
+		return "store-" + at.store
+	}
+	return "store-" + at.store + "-" + at.task
 }
 
 // partitionOf names the store partition that is being restored as its task does.

@@ -40,7 +40,9 @@ func New() (*Exposition, error) {
 			return nil, fmt.Errorf("exposition: %w", err)
 		}
 	}
-	return &Exposition{metric.NewMeterProvider(metric.WithReader(reader)), promhttp.HandlerFor(registry,
+	// The SDK lumps what is above 2,000 series of a metric together. What a topology bounds needs no other bound.
+	provider := metric.NewMeterProvider(metric.WithReader(reader), metric.WithCardinalityLimit(0))
+	return &Exposition{provider, promhttp.HandlerFor(registry,
 		promhttp.HandlerOpts{MaxRequestsInFlight: scrapesAtOnce, Timeout: scrapeTime})}, nil
 }
 
