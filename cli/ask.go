@@ -22,7 +22,7 @@ type asking struct {
 	Addr    string        `help:"Node to ask: host:port, or https://host:port; by default 127.0.0.1:8080, where dev listens if it can." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
 	Output  string        `help:"Form of the answer: table or json." short:"o" enum:"table,json" default:"table"`
 	Timeout time.Duration `help:"Time to wait for the answer; an order is waited for 25s at least." default:"5s"`
-	Token   string        `help:"Bearer token, if the node wants one." placeholder:"TOKEN"`
+	Token   secret        `help:"Bearer token, if the node wants one." placeholder:"TOKEN"`
 	CA      string        `help:"PEM file with the certificates to trust." name:"ca" placeholder:"FILE"`
 	Cert    string        `help:"PEM file with this caller's certificate." placeholder:"FILE"`
 	CertKey string        `help:"PEM file with its key." placeholder:"FILE"`
@@ -89,14 +89,14 @@ func (a asking) tls() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if a.CA != "" {
 		var err error
-		if c.RootCAs, err = certificates("--ca", a.CA); err != nil {
+		if c.RootCAs, err = certificates("ca", a.CA); err != nil {
 			return nil, err
 		}
 	}
 	if a.Cert+a.CertKey != "" {
-		pair, err := tls.LoadX509KeyPair(a.Cert, a.CertKey)
+		pair, err := pairFlags{"cert", "cert-key"}.read(a.Cert, a.CertKey)
 		if err != nil {
-			return nil, &UsageError{Detail: fmt.Sprintf("--cert and --cert-key cannot be used: %v", err), Cause: err}
+			return nil, err
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
@@ -159,7 +159,7 @@ func (a *asker) once(ctx context.Context, method, path string, order []byte) (st
 		r.Header.Set("Content-Type", "application/json")
 	}
 	if a.Token != "" {
-		r.Header.Set("Authorization", "Bearer "+a.Token)
+		r.Header.Set("Authorization", "Bearer "+string(a.Token))
 	}
 	answer, err := a.client.Do(r)
 	if err != nil {

@@ -58,20 +58,13 @@ func (c *checking) run(context.Context) error {
 	return p.table([]string{"SETTING", "VALUE", "SOURCE"}, rows)
 }
 
-// hidden stands for a secret that is set.
-const hidden = "(hidden)"
-
 // effective are the settings of the selected verb, each with the layer that it comes from.
 func effective(ctx *kong.Context, l *layers) (rows []effectiveSetting) {
 	for _, f := range ctx.Selected().Flags {
 		if f.Name == "output" {
 			continue
 		}
-		row := effectiveSetting{Name: f.Name, Value: spelled(ctx.FlagValue(f)), Source: sourceOf(ctx, l, f)}
-		if row.Value != "" && strings.HasSuffix(f.Name, "token") {
-			row.Value = hidden
-		}
-		rows = append(rows, row)
+		rows = append(rows, effectiveSetting{Name: f.Name, Value: spelled(ctx.FlagValue(f)), Source: sourceOf(ctx, l, f)})
 	}
 	return rows
 }

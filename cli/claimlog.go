@@ -20,8 +20,8 @@ const (
 func claimTopic(appID string) string { return appID + "-feed-claims" }
 
 // Claims implements world.
-func (real) Claims(ctx context.Context, brokers []string, topic string) (claimLog, error) {
-	c := &realCluster{cfg: kafka.Config{Brokers: brokers, ClientID: "millrace-cli"}}
+func (real) Claims(ctx context.Context, at kafka.Config, topic string) (claimLog, error) {
+	c := &realCluster{cfg: at}
 	var err error
 	if c.admin, err = kafka.NewAdmin(c.cfg); err != nil {
 		return nil, err

@@ -21,7 +21,8 @@
 // What a caller may rely on:
 //
 //  1. Settings come from flags, then from environment variables (MILLRACE_STATE_DIR for --state-dir), then from a
-//     configuration file (--config or MILLRACE_CONFIG, YAML, keys named as the flags), then from defaults.
+//     configuration file (--config or MILLRACE_CONFIG, YAML, keys named as the flags), then from defaults. The password
+//     for the brokers comes from the environment or a file of its own only, and nothing shows it.
 //  2. The exit code is 0 for success, 1 for a failure and 2 for a mistake in the command line or the settings. A failure
 //     is one sentence on standard error that names the thing and the fix; never a stack trace. A question that a node does
 //     not answer ends with 10 if it may be asked again here, 11 if the owner must be found first (owners that a failure

@@ -47,6 +47,7 @@ type settings struct {
 	Leave           bool          `help:"Leave the group on SIGTERM too, as on Ctrl-C, so that others take over at once."`
 	LogLevel        slog.Level    `help:"Least level that is logged: debug, info, warn or error." default:"warn"`
 	LogFormat       string        `help:"Form of the log: text or json." enum:"text,json" default:"text"`
+	kafkaSettings
 	remoteSettings
 }
 
@@ -74,12 +75,9 @@ type command struct {
 func parse(app App, p Process) (verb, error) {
 	var g grammar
 	done, sources := false, &layers{environ: p.Environ}
-	parser, err := kong.New(&g,
-		kong.Name("millrace"), kong.Description("Stream processing on Apache Kafka, with stores that can be asked."),
-		kong.Writers(p.Out, p.Err), kong.Exit(func(int) { done = true }),
-		kong.Resolvers(sources))
+	parser, err := g.parser(kong.Writers(p.Out, p.Err), kong.Exit(func(int) { done = true }), kong.Resolvers(sources))
 	if err != nil {
-		return nil, fmt.Errorf("the command line's own grammar is wrong: %w", err)
+		return nil, err
 	}
 	parsed, err := parser.Parse(helped(p.Args))
 	if done {
@@ -87,6 +85,9 @@ func parse(app App, p Process) (verb, error) {
 	}
 	if err != nil {
 		return nil, asUsage(err)
+	}
+	if err := secretsOf(parsed, sources); err != nil {
+		return nil, err
 	}
 	if q := g.asks(parsed.Command(), p.Out); q != nil {
 		return q, nil
@@ -105,6 +106,30 @@ func parse(app App, p Process) (verb, error) {
 		cmd.settings, cmd.dev, cmd.once, cmd.input = g.Dev.settings, true, g.Dev.Once, g.Dev.Input
 	}
 	return cmd, cmd.check()
+}
+
+func (g *grammar) parser(options ...kong.Option) (*kong.Kong, error) {
+	own := []kong.Option{kong.Name("millrace"), kong.Description("Stream processing on Apache Kafka, with stores that can be asked.")}
+	parser, err := kong.New(g, append(own, options...)...)
+	if err != nil {
+		return nil, fmt.Errorf("the command line's own grammar is wrong: %w", err)
+	}
+	return parser, nil
+}
+
+// secretsOf refuses a password that others can read.
+func secretsOf(ctx *kong.Context, l *layers) error {
+	const ways = "give it in MILLRACE_KAFKA_PASSWORD, or a file that holds it alone with --kafka-password-file"
+	for _, f := range ctx.Selected().Flags {
+		switch {
+		case f.Name != "kafka-password":
+		case sourceOf(ctx, l, f) == "command line":
+			return usagef("--kafka-password is refused on the command line, which every process of this machine can read; " + ways)
+		case l.file != nil && l.file.Exists(f.Name):
+			return usagef("kafka-password is refused in the configuration file, which is no place for secrets; " + ways)
+		}
+	}
+	return nil
 }
 
 // helped takes the word help for --help.

@@ -28,6 +28,9 @@ func (c *command) checkNames() error {
 			return usagef("--listen %q is no address; give host:port, such as 127.0.0.1:8080", c.Listen)
 		}
 	}
+	if err := c.kafkaSettings.check(c.Brokers); err != nil {
+		return err
+	}
 	_, err := c.remoteSettings.options()
 	return err
 }

@@ -2,10 +2,8 @@ package cli
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/millrace-io/millrace/query/remote"
@@ -14,7 +12,7 @@ import (
 // remoteSettings are those of the address for other processes.
 type remoteSettings struct {
 	Remote           string `help:"Address at which other processes may ask, as actors and over HTTP; on anything but loopback it needs a token or certificates. It is what other nodes name as the owner." placeholder:"HOST:PORT"`
-	RemoteToken      string `help:"Bearer token that callers at --remote need: 16 characters or more. MILLRACE_REMOTE_TOKEN keeps it out of the list of processes." placeholder:"TOKEN"`
+	RemoteToken      secret `help:"Bearer token that callers at --remote need: 16 characters or more. MILLRACE_REMOTE_TOKEN keeps it out of the list of processes." placeholder:"TOKEN"`
 	RemoteCert       string `help:"PEM file with this node's certificate for --remote." placeholder:"FILE"`
 	RemoteKey        string `help:"PEM file with its key." placeholder:"FILE"`
 	RemoteCA         string `help:"PEM file with the certificates by which callers at --remote are known (mutual TLS)." name:"remote-ca" placeholder:"FILE"`
@@ -24,13 +22,13 @@ type remoteSettings struct {
 // options are the settings as the node takes them; it fails on files that cannot be used.
 func (r *remoteSettings) options() (all []remote.Option, err error) {
 	if r.Remote == "" {
-		if r.RemoteToken+r.RemoteCert+r.RemoteKey+r.RemoteCA+r.RemoteAdvertised != "" {
+		if string(r.RemoteToken)+r.RemoteCert+r.RemoteKey+r.RemoteCA+r.RemoteAdvertised != "" {
 			return nil, usagef("--remote-token, --remote-cert, --remote-key, --remote-ca and --remote-advertised say nothing without --remote; give it an address")
 		}
 		return nil, nil
 	}
 	if r.RemoteToken != "" {
-		all = append(all, remote.WithToken(r.RemoteToken))
+		all = append(all, remote.WithToken(string(r.RemoteToken)))
 	}
 	if r.RemoteAdvertised != "" {
 		all = append(all, remote.WithAdvertised(r.RemoteAdvertised))
@@ -60,29 +58,16 @@ func (r *remoteSettings) tls() (*tls.Config, error) {
 	if r.RemoteCert == "" || r.RemoteKey == "" {
 		return nil, usagef("--remote-cert and --remote-key go together, and --remote-ca needs both; give the files of this node's certificate and key")
 	}
-	pair, err := tls.LoadX509KeyPair(r.RemoteCert, r.RemoteKey)
+	pair, err := pairFlags{"remote-cert", "remote-key"}.read(r.RemoteCert, r.RemoteKey)
 	if err != nil {
-		return nil, &UsageError{Detail: fmt.Sprintf("--remote-cert and --remote-key cannot be used: %v", err), Cause: err}
+		return nil, err
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
 	if r.RemoteCA != "" {
-		if c.ClientCAs, err = certificates("--remote-ca", r.RemoteCA); err != nil {
+		if c.ClientCAs, err = certificates("remote-ca", r.RemoteCA); err != nil {
 			return nil, err
 		}
 		c.RootCAs = c.ClientCAs
 	}
 	return c, nil
-}
-
-// certificates reads the file that a flag names.
-func certificates(flag, path string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(path)
-	if err != nil {
-		return nil, &UsageError{Detail: fmt.Sprintf("%s %s cannot be read: %v", flag, path, err), Cause: err}
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, usagef("%s %s holds no certificate in PEM form", flag, path)
-	}
-	return pool, nil
 }

@@ -52,7 +52,7 @@ func TestRemoteNeedsAGuard(t *testing.T) {
 		"--remote-token " + secret:                                            "say nothing without --remote",
 		"--remote 127.0.0.1:0 --remote-cert " + cert:                          "go together",
 		"--remote 127.0.0.1:0 --remote-ca " + cert:                            "go together",
-		"--remote 127.0.0.1:0 --remote-cert x --remote-key y":                 "cannot be used",
+		"--remote 127.0.0.1:0 --remote-cert x --remote-key y":                 "--remote-cert x cannot be read",
 		"--remote 192.0.2.1:7 --remote-cert " + cert + " --remote-key " + key: "nothing says who may ask",
 		"--remote 192.0.2.1:7 --remote-cert " + cert + " --remote-key " + key + " --remote-ca " + cert:                          "",
 		"--remote 192.0.2.1:7 --remote-cert " + cert + " --remote-key " + key + " --remote-ca " + key:                           "holds no certificate",

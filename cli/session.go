@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace-io/millrace/broker"
+	"github.com/millrace-io/millrace/kafka"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/topology"
 )
@@ -25,6 +27,7 @@ type session struct {
 
 	id       string
 	brokers  []string
+	access   kafka.Config // how the brokers are reached
 	inputs   []input
 	topology *topology.Topology
 	cluster  cluster
@@ -85,15 +88,26 @@ func (s *session) openCluster() error {
 		s.closing(stop)
 		s.say.ln("Embedded Kafka, in memory, on %s.", strings.Join(addrs, ", "))
 	}
+	var err error
+	if s.access, err = s.config(s.brokers); err != nil {
+		return err
+	}
+	return s.connect()
+}
+
+func (s *session) connect() error {
 	ctx, cancel := context.WithTimeout(s.halt.stopping, s.StartTimeout)
 	defer cancel()
 	patient := s.proc.after(trying, func() {
 		s.say.warn("No broker of %s answers yet; trying for %s (--start-timeout).", strings.Join(s.brokers, ","), s.StartTimeout)
 	})
-	c, err := s.world.Connect(ctx, s.brokers)
+	c, err := s.world.Connect(ctx, s.access)
 	patient.Stop()
 	if s.halt.stopping.Err() != nil {
 		return errors.Join(errInterrupted)
+	}
+	if refused, ok := errors.AsType[*broker.Error](err); ok && refused.Class == broker.Fatal && s.KafkaUser != "" {
+		return s.refused(err)
 	}
 	if err != nil {
 		return failf(err, "no broker of %s answers within %s; start Kafka there, or name another with --brokers", strings.Join(s.brokers, ","), s.StartTimeout)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/kafka"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/record/codec"
@@ -60,7 +61,7 @@ func (w *fakeWorld) Embed() ([]string, func() error, error) {
 	return []string{"127.0.0.1:1"}, func() error { return nil }, nil
 }
 
-func (w *fakeWorld) Connect(context.Context, []string) (cluster, error) { return w, w.unready }
+func (w *fakeWorld) Connect(context.Context, kafka.Config) (cluster, error) { return w, w.unready }
 
 func (w *fakeWorld) Node(_ string, _ *topology.Topology, s nodeSettings) (node, error) {
 	w.settings = s
@@ -77,7 +78,7 @@ func (w *fakeWorld) Delete(_ context.Context, topics []string) error {
 	return w.undelete
 }
 
-func (w *fakeWorld) Claims(context.Context, []string, string) (claimLog, error) {
+func (w *fakeWorld) Claims(context.Context, kafka.Config, string) (claimLog, error) {
 	return &w.claims, nil
 }
 

@@ -59,7 +59,7 @@ func (s *session) claimFeed(topic string) (*claim, error) {
 	if err != nil {
 		return nil, failf(err, "the state directory does not say whose it is; give --state-dir another directory")
 	}
-	log, err := s.world.Claims(s.life, s.brokers, claimTopic(s.id))
+	log, err := s.world.Claims(s.life, s.access, claimTopic(s.id))
 	if err != nil {
 		return nil, failf(err, "topic %s, in which processes agree on who feeds, cannot be used; give another --app", claimTopic(s.id))
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/kafka"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/topology"
@@ -18,9 +19,9 @@ type world interface {
 	// Embed starts an embedded broker and returns its addresses and how to stop it.
 	Embed() (brokers []string, stop func() error, err error)
 	// Connect finds a cluster. It fails if no broker has answered when ctx ends.
-	Connect(ctx context.Context, brokers []string) (cluster, error)
+	Connect(ctx context.Context, at kafka.Config) (cluster, error)
 	// Claims opens the log of claims in topic, and makes it if it is missing.
-	Claims(ctx context.Context, brokers []string, topic string) (claimLog, error)
+	Claims(ctx context.Context, at kafka.Config, topic string) (claimLog, error)
 	// Node makes a node that does not run yet. It fails on settings that the node refuses.
 	Node(appID string, t *topology.Topology, s nodeSettings) (node, error)
 }
@@ -44,12 +45,15 @@ func (s *nodeSettings) node() ([]millrace.Option, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []millrace.Option{
+	access, err := s.kafkaSettings.options(s.brokers)
+	if err != nil {
+		return nil, err
+	}
+	return append(access,
 		millrace.WithGuarantee(guarantee), millrace.WithRemote(s.Remote, remotes...),
-		millrace.WithBrokers(s.brokers...), millrace.WithStateDir(s.stateDir), millrace.WithThreads(s.Threads), millrace.WithLogger(s.logger),
+		millrace.WithStateDir(s.stateDir), millrace.WithThreads(s.Threads), millrace.WithLogger(s.logger),
 		millrace.WithCommitInterval(s.CommitInterval), millrace.WithEndpoint(s.endpoint), millrace.WithStartTimeout(s.StartTimeout),
-		millrace.WithShutdownTimeout(s.ShutdownTimeout), millrace.WithSessionTimeout(s.SessionTimeout),
-	}, nil
+		millrace.WithShutdownTimeout(s.ShutdownTimeout), millrace.WithSessionTimeout(s.SessionTimeout)), nil
 }
 
 // cluster is a Kafka cluster as the feed needs it. It belongs to one goroutine.

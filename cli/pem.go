@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"strings"
+)
+
+// longestPEM is in bytes. A bundle of every authority there is has a quarter of a megabyte.
+const longestPEM = 16 << 20
+
+// Forms of the files that flags name.
+const (
+	certificateForm = "a PEM file with certificates (BEGIN CERTIFICATE)"
+	keyForm         = "a PEM file with an unencrypted private key (BEGIN PRIVATE KEY)"
+)
+
+// certificates reads the authorities of the file that a flag names.
+func certificates(flag, path string) (*x509.CertPool, error) {
+	b, err := readFile(flag, path, certificateForm, longestPEM)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(b) {
+		return nil, usagef("--%s %s holds no certificate in PEM form; give %s", flag, path, certificateForm)
+	}
+	return pool, nil
+}
+
+// pairFlags are the two flags that name a certificate and its key.
+type pairFlags struct{ cert, key string }
+
+// read gives the certificate with its key. Both files are looked at by themselves first, so that the error is about the
+// right one.
+func (f pairFlags) read(certPath, keyPath string) (pair tls.Certificate, err error) {
+	if certPath == "" || keyPath == "" {
+		return pair, usagef("--%s and --%s go together; give the files of a certificate and of its key", f.cert, f.key)
+	}
+	cert, err := readFile(f.cert, certPath, certificateForm, longestPEM)
+	if err != nil {
+		return pair, err
+	}
+	key, err := readFile(f.key, keyPath, keyForm, longestPEM)
+	if err != nil {
+		return pair, err
+	}
+	if !holds(cert, "CERTIFICATE") {
+		return pair, usagef("--%s %s holds no certificate in PEM form; give %s", f.cert, certPath, certificateForm)
+	}
+	if !holds(key, "PRIVATE KEY") {
+		return pair, usagef("--%s %s holds no private key in PEM form that can be used; give %s", f.key, keyPath, keyForm)
+	}
+	if pair, err = tls.X509KeyPair(cert, key); err != nil {
+		return pair, &UsageError{Detail: fmt.Sprintf("--%s %s and --%s %s cannot be used together (%v); give a certificate and the key that it was made for",
+			f.cert, certPath, f.key, keyPath, err), Cause: err}
+	}
+	return pair, nil
+}
+
+// holds looks for a block whose type ends so: "RSA PRIVATE KEY" is a private key too. An encrypted one is none, because
+// nothing here could open it.
+func holds(b []byte, kind string) bool {
+	for block, rest := pem.Decode(b); block != nil; block, rest = pem.Decode(rest) {
+		encrypted := strings.HasPrefix(block.Type, "ENCRYPTED") || block.Headers["DEK-Info"] != ""
+		if strings.HasSuffix(block.Type, kind) && !encrypted {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+)
+
+// secret is text that no print shows, whatever the verb.
+type secret string
+
+// hidden stands for a secret that is set.
+const hidden = "(hidden)"
+
+func (s secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return hidden
+}
+
+// GoString is String, for %#v.
+func (s secret) GoString() string { return s.String() }
+
+// LogValue is String, for log/slog.
+func (s secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// longestSecret is in bytes. A file with more is another file than was meant.
+const longestSecret = 64 << 10
+
+// secretOf reads the file that a flag names: one line, whose end is no part of it. What the file holds is in no error.
+func secretOf(flag, path string) (secret, error) {
+	text, err := readFile(flag, path, "a file that holds the password alone", longestSecret)
+	if err != nil {
+		return "", err
+	}
+	line := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+	if line == "" || strings.ContainsAny(line, "\r\n\x00") {
+		return "", usagef("--%s %s is empty or holds more than one line; give a file that holds the password alone", flag, path)
+	}
+	return secret(line), nil
+}
+
+// readFile reads a file that a flag names. allowed says what may be there.
+func readFile(flag, path, allowed string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, unreadable(flag, path, allowed, err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("it has more than %d bytes", limit)
+	}
+	if err != nil {
+		return nil, unreadable(flag, path, allowed, err)
+	}
+	return b, nil
+}
+
+func unreadable(flag, path, allowed string, err error) error {
+	cause := err
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		cause = p.Err // the path is in the sentence already
+	}
+	return &UsageError{Detail: fmt.Sprintf("--%s %s cannot be read (%v); give %s", flag, path, cause, allowed), Cause: err}
+}
