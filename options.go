@@ -93,6 +93,7 @@ type options struct {
 	user, password string
 	meters         metric.MeterProvider
 	remoteAddr     string
+	keepTopics     bool // internal topics are made by somebody else
 	remote         []remote.Option
 }
 
@@ -193,6 +194,11 @@ func WithMaxPollInterval(d time.Duration) Option { return func(o *options) { o.p
 
 // WithReplication is the replication factor of internal topics. The default, -1, is the cluster's own default.
 func WithReplication(n int16) Option { return func(o *options) { o.replication = n } }
+
+// WithCreateTopics says whether the node makes the internal topics that are missing, which is the default: repartition topics
+// and changelogs. Where only administrators may make topics, turn it off: then Run returns a *MissingInternalTopicsError,
+// which has the commands that make them.
+func WithCreateTopics(create bool) Option { return func(o *options) { o.keepTopics = !create } }
 
 // WithStoreCache is how many bytes of hot state all stores of the node may keep in memory. The default is 64 MiB.
 func WithStoreCache(bytes int64) Option { return func(o *options) { o.cacheBytes = bytes } }

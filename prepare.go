@@ -44,7 +44,7 @@ func (n *Node) prepare(ctx context.Context) error {
 		return err
 	}
 	n.plan.Store(plan.New(n.app, n.topology, counts))
-	if err := n.createChangelogs(ctx); err != nil {
+	if err := n.internalTopics(ctx); err != nil {
 		return err
 	}
 	if n.changelog, err = kafka.NewChangelog(n.kafkaConfig("restore")); err != nil {
@@ -92,7 +92,7 @@ func (r changelogReader) Ends(ctx context.Context, tps []record.TopicPartition) 
 	return out, err
 }
 
-// partitionCounts looks up the external topics, derives the counts of repartition topics from them, and creates those.
+// partitionCounts looks up the external topics, and derives the counts of repartition topics from them.
 func (n *Node) partitionCounts(ctx context.Context) (map[string]int32, error) {
 	external := n.externalTopics()
 	infos, err := n.admin.Topics(ctx, slices.Collect(maps.Keys(external))...)
@@ -116,10 +116,25 @@ func (n *Node) partitionCounts(ctx context.Context) (map[string]int32, error) {
 		return nil, err
 	}
 	maps.Copy(counts, repartition)
-	if err := n.topology.CheckPartitions(counts); err != nil {
-		return nil, err
+	return counts, n.topology.CheckPartitions(counts)
+}
+
+// internalTopics makes the topics of the application itself, or finds that they are there if somebody else makes them. It
+// learns the ids of changelogs.
+func (n *Node) internalTopics(ctx context.Context) error {
+	changelogs := n.changelogs()
+	specs := append(n.repartitionTopics(), changelogs...)
+	missing, err := n.admin.CheckTopics(ctx, specs)
+	switch {
+	case err != nil:
+		return err
+	case len(missing) > 0 && n.opts.keepTopics:
+		return missingInternal(n.opts.brokers, missing)
 	}
-	return counts, n.admin.CreateTopics(ctx, n.repartitionTopics(repartition))
+	if err := n.admin.CreateTopics(ctx, missing); err != nil {
+		return err
+	}
+	return n.learnTopics(ctx, changelogs)
 }
 
 // externalTopics are the topics that others make, and what the topology does with each.
@@ -150,8 +165,12 @@ func (n *Node) externalTopics() map[string]string {
 
 // repartitionTopics are purged up to the committed offsets and by nothing else: a record that was not processed yet must
 // not go.
-func (n *Node) repartitionTopics(counts map[string]int32) (specs []kafka.TopicSpec) {
-	for topic, partitions := range counts {
+func (n *Node) repartitionTopics() (specs []kafka.TopicSpec) {
+	external := n.externalTopics()
+	for topic, partitions := range n.plan.Load().Counts {
+		if external[topic] != "" {
+			continue
+		}
 		specs = append(specs, kafka.TopicSpec{Name: topic, Partitions: partitions, Replication: n.opts.replication, Configs: map[string]string{
 			"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "52428800", "message.timestamp.type": "CreateTime",
 		}})
@@ -160,10 +179,9 @@ func (n *Node) repartitionTopics(counts map[string]int32) (specs []kafka.TopicSp
 	return specs
 }
 
-// createChangelogs makes a compacted topic for each store, with a partition for each task, and learns the topics' ids.
-func (n *Node) createChangelogs(ctx context.Context) error {
+// changelogs are a compacted topic for each store, with a partition for each task.
+func (n *Node) changelogs() (specs []kafka.TopicSpec) {
 	p := n.plan.Load()
-	var specs []kafka.TopicSpec
 	for _, s := range p.Topology.SubTopologies {
 		for _, st := range s.Stores {
 			n.router.SetPartitions(st.Name, p.Partitions(s))
@@ -177,12 +195,11 @@ func (n *Node) createChangelogs(ctx context.Context) error {
 			})
 		}
 	}
-	if len(specs) == 0 {
-		return nil
-	}
-	if err := n.admin.CreateTopics(ctx, specs); err != nil {
-		return err
-	}
+	return specs
+}
+
+// learnTopics notes the ids of topics, by which one of the same name that is made later is told from them.
+func (n *Node) learnTopics(ctx context.Context, specs []kafka.TopicSpec) error {
 	names := make([]string, len(specs))
 	for i, s := range specs {
 		names[i] = s.Name

@@ -14,6 +14,7 @@ import (
 
 type checkCmd struct {
 	settings
+	creation
 	Output string `help:"Form of the list: table or json." short:"o" enum:"table,json" default:"table"`
 }
 
@@ -37,7 +38,7 @@ func (c *checking) run(context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := nodeSettings{settings: c.settings, brokers: c.Brokers, stateDir: c.StateDir}
+	s := nodeSettings{settings: c.settings, createTopics: c.CreateTopics, brokers: c.Brokers, stateDir: c.StateDir}
 	opts, err := s.node()
 	if err == nil {
 		err = millrace.Check(c.appID(), t, opts...)

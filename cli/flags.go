@@ -59,6 +59,12 @@ type devCmd struct {
 
 type nodeCmd struct {
 	settings
+	creation
+}
+
+// creation is for "run" alone: "dev" is there to make what is missing.
+type creation struct {
+	CreateTopics bool `help:"Make internal topics that are missing; without, run ends and prints the commands that make them." negatable:"" default:"true"`
 }
 
 // command is a parsed "dev" or "run" that is ready to run.
@@ -66,6 +72,7 @@ type command struct {
 	app  App
 	proc Process
 	settings
+	creation
 	dev   bool
 	once  bool
 	input []string
@@ -96,12 +103,12 @@ func parse(app App, p Process) (verb, error) {
 	case "topology":
 		return &drawing{g.Topology, app, p.Out}, nil
 	case "check":
-		c := &checking{command: command{app: app, proc: p, settings: g.Check.settings}, json: g.Check.Output == "json", rows: effective(parsed, sources)}
+		c := &checking{command: command{app: app, proc: p, settings: g.Check.settings, creation: g.Check.creation}, json: g.Check.Output == "json", rows: effective(parsed, sources)}
 		return c, c.check()
 	case "version":
 		return &version{p.Out, debug.ReadBuildInfo}, nil
 	}
-	cmd := &command{app: app, proc: p, settings: g.Run.settings}
+	cmd := &command{app: app, proc: p, settings: g.Run.settings, creation: g.Run.creation}
 	if parsed.Command() == "dev" {
 		cmd.settings, cmd.dev, cmd.once, cmd.input = g.Dev.settings, true, g.Dev.Once, g.Dev.Input
 	}

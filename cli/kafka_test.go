@@ -196,3 +196,18 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 		t.Error(logged.String())
 	}
 }
+
+// "run" makes internal topics unless it is told not to; "dev" always does.
+func TestCreateTopicsCanBeTurnedOff(t *testing.T) {
+	for args, want := range map[string]bool{"run": true, "run --no-create-topics": false, "run --create-topics=false": false, "dev": true} {
+		w := newWorld()
+		runFake(t, w, "Ctrl-C", []os.Signal{os.Interrupt}, append(strings.Fields(args), "--brokers", "127.0.0.1:1")...)
+		if w.settings.createTopics != want {
+			t.Errorf("%s: %t", args, w.settings.createTopics)
+		}
+	}
+	code, out, complaints := checked(t, "brokers: [a:1]\ncreate-topics: false\n", nil)
+	if code != exitOK || !strings.Contains(out, "create-topics        false          file") {
+		t.Error(code, out, complaints)
+	}
+}

@@ -174,7 +174,7 @@ func (s *session) openNode() error {
 	if s.Remote == "" { // others are told the address that is for them
 		endpoint = s.listener.Addr().String()
 	}
-	s.node, err = s.world.Node(s.id, s.topology, nodeSettings{settings: s.settings, brokers: s.brokers, stateDir: dir, endpoint: endpoint, logger: s.logger()})
+	s.node, err = s.world.Node(s.id, s.topology, nodeSettings{settings: s.settings, createTopics: s.dev || s.CreateTopics, brokers: s.brokers, stateDir: dir, endpoint: endpoint, logger: s.logger()})
 	if err != nil {
 		return &UsageError{Detail: err.Error(), Cause: err}
 	}

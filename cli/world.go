@@ -29,10 +29,12 @@ type world interface {
 // nodeSettings are the settings of a node, after all layers and defaults.
 type nodeSettings struct {
 	settings
-	brokers  []string
-	stateDir string
-	endpoint string
-	logger   *slog.Logger
+	brokers []string
+	// createTopics says whether the node makes its internal topics.
+	createTopics bool
+	stateDir     string
+	endpoint     string
+	logger       *slog.Logger
 }
 
 // node are the settings as millrace.New and millrace.Check take them. It fails on files that cannot be used.
@@ -50,7 +52,7 @@ func (s *nodeSettings) node() ([]millrace.Option, error) {
 		return nil, err
 	}
 	return append(access,
-		millrace.WithGuarantee(guarantee), millrace.WithRemote(s.Remote, remotes...),
+		millrace.WithGuarantee(guarantee), millrace.WithCreateTopics(s.createTopics), millrace.WithRemote(s.Remote, remotes...),
 		millrace.WithStateDir(s.stateDir), millrace.WithThreads(s.Threads), millrace.WithLogger(s.logger),
 		millrace.WithCommitInterval(s.CommitInterval), millrace.WithEndpoint(s.endpoint), millrace.WithStartTimeout(s.StartTimeout),
 		millrace.WithShutdownTimeout(s.ShutdownTimeout), millrace.WithSessionTimeout(s.SessionTimeout)), nil

@@ -151,7 +151,7 @@ func controllerCall[T any](ctx context.Context, a *Admin, op broker.Op, request 
 // it meanwhile (36), is checked: partition count and clean-up policy must fit, else the error is Fatal and its cause a
 // *TopicMismatchError.
 func (a *Admin) CreateTopics(ctx context.Context, specs []TopicSpec) error {
-	missing, err := a.check(ctx, specs)
+	missing, err := a.CheckTopics(ctx, specs)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
@@ -162,12 +162,13 @@ func (a *Admin) CreateTopics(ctx context.Context, specs []TopicSpec) error {
 	if err := a.writable(ctx, missing); err != nil {
 		return err
 	}
-	_, err = a.check(ctx, raced)
+	_, err = a.CheckTopics(ctx, raced)
 	return err
 }
 
-// check gives the topics that are not there; its error is about those that are, and do not fit.
-func (a *Admin) check(ctx context.Context, specs []TopicSpec) (missing []TopicSpec, err error) {
+// CheckTopics gives the topics that are not there, and makes none. Its error is about those that are, and do not fit, as
+// CreateTopics has it.
+func (a *Admin) CheckTopics(ctx context.Context, specs []TopicSpec) (missing []TopicSpec, err error) {
 	names := make([]string, len(specs))
 	for i, s := range specs {
 		names[i] = s.Name
