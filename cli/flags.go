@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
-
-	"github.com/millrace-io/millrace/query/remote"
 )
 
 // grammar is the command line as kong reads it.
@@ -43,11 +41,12 @@ type settings struct {
 	SessionTimeout  time.Duration `help:"Time after which the group gives up a process that is silent." default:"10s"`
 	StartTimeout    time.Duration `help:"Time to wait for a broker at the start." default:"10s"`
 	ShutdownTimeout time.Duration `help:"Time that the last commit and the closing of the stores may take." default:"30s"`
-	Listen          string        `help:"Address of this machine alone for health, questions and orders; by default the first free port of 127.0.0.1 from 8080 on." placeholder:"HOST:PORT"`
+	Listen          string        `help:"Address for health, questions and orders; by default the first free port of 127.0.0.1 from 8080 on. One that other machines can reach needs --listen-cert, --listen-key and --listen-tokens." placeholder:"HOST:PORT"`
 	Leave           bool          `help:"Leave the group on SIGTERM too, as on Ctrl-C, so that others take over at once."`
 	LogLevel        slog.Level    `help:"Least level that is logged: debug, info, warn or error." default:"warn"`
 	LogFormat       string        `help:"Form of the log: text or json." enum:"text,json" default:"text"`
 	kafkaSettings
+	listenSettings
 	remoteSettings
 }
 
@@ -162,8 +161,6 @@ func (c *command) check() error {
 		return usagef("run needs a Kafka cluster; name it with --brokers host:port, or try dev, which brings its own")
 	case c.dev && c.app.Demo == nil && (c.once || len(c.input) > 0):
 		return usagef("this application counts no text; leave out --once and --input")
-	case c.Listen != "" && errors.Is(remote.Check(c.Listen), remote.ErrUnguarded):
-		return usagef("other machines can reach --listen %s, and there is no check of who asks or orders there; give it an address of 127.0.0.1, and other machines one with --remote, which takes a token or certificates", c.Listen)
 	case c.Threads < 1:
 		return usagef("--threads %d is too few; give 1 or more", c.Threads)
 	}

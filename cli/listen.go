@@ -35,13 +35,13 @@ func listen(address string) (net.Listener, error) {
 	return nil, failf(nil, "no port of 127.0.0.1 from %d to %d is free; name one with --listen", firstPort, lastPort)
 }
 
-// serve answers on l until stop is called. stop lets answers that are under way finish while its ctx lasts.
-func serve(l net.Listener, h http.Handler) (stop func(ctx context.Context)) {
-	server := httpapi.Server(h)
+// serve answers on l, to those whom the guard lets in, until stop is called. stop lets answers that are under way finish while its ctx lasts.
+func serve(l net.Listener, g guard, h http.Handler) (stop func(ctx context.Context)) {
+	server := httpapi.Server(g.handler(h))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.Serve(httpapi.Limit(l)) // always ErrServerClosed, or the listener is gone, which a person sees by asking
+		_ = server.Serve(g.listener(httpapi.Limit(l))) // always ErrServerClosed, or the listener is gone, which a person sees by asking
 	}()
 	return func(ctx context.Context) {
 		if server.Shutdown(ctx) != nil {

@@ -31,6 +31,9 @@ func (c *command) checkNames() error {
 	if err := c.kafkaSettings.check(c.Brokers); err != nil {
 		return err
 	}
+	if _, err := c.guard(); err != nil {
+		return err
+	}
 	_, err := c.remoteSettings.options()
 	return err
 }

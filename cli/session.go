@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ type session struct {
 	cluster  cluster
 	node     node
 	listener net.Listener
+	guarded  guard
 	// life ends when the session should: its cause is errInterrupted or why the node has ended.
 	life context.Context
 	// ran gets the result of the node's Run.
@@ -166,13 +168,16 @@ func (s *session) openNode() error {
 		s.closing(func() error { return s.removeStores(dir) })
 	}
 	s.warnOpenTo(filepath.Join(dir, s.id))
+	if s.guarded, err = s.guard(); err != nil {
+		return err
+	}
 	if s.listener, err = listen(s.Listen); err != nil {
 		return err
 	}
 	s.closing(func() error { return ignoreClosed(s.listener.Close()) })
 	endpoint := ""
 	if s.Remote == "" { // others are told the address that is for them
-		endpoint = s.listener.Addr().String()
+		endpoint = cmp.Or(s.ListenAdvertised, s.listener.Addr().String())
 	}
 	s.node, err = s.world.Node(s.id, s.topology, nodeSettings{settings: s.settings, createTopics: s.dev || s.CreateTopics, brokers: s.brokers, stateDir: dir, endpoint: endpoint, logger: s.logger()})
 	if err != nil {
@@ -239,7 +244,7 @@ func (s *session) start() {
 		}
 	}()
 	s.closing(func() error { stop(); <-watched; return nil })
-	stopServer := serve(s.listener, s.node.Handler())
+	stopServer := serve(s.listener, s.guarded, s.node.Handler())
 	s.closing(func() error { stopServer(s.halt.abandoned); return nil })
 }
 

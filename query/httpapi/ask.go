@@ -57,7 +57,12 @@ func (h *handler) ask(w http.ResponseWriter, r *http.Request) {
 		fail(w, query.Invalid("", query.NoPartition, "the body is not a message of that name"))
 		return
 	}
+	if right, ok := asked(r, q); !ok {
+		forbid(w, r, right)
+		return
+	}
 	reply, err := h.node.Ask(ctx, q)
+	reply, err = readable(r, reply), discreet(r, err)
 	status := http.StatusOK
 	if err != nil {
 		f := query.New(query.StoreFailure, q.GetAbout().GetStore(), q.GetAbout().GetPartition())

@@ -44,11 +44,14 @@
 // A failure is a problem document (RFC 9457) with the stable type urn:millrace:failure:<kind>. Its retry says what to do:
 // here, after retry_after seconds; rediscover, at the owner if that is known; elsewhere; or never. Status gives its status
 // code by its kind. No document holds a path, an address list or an error text of the host; the causes of failed threads are
-// in the health for callers on the node's own machine only.
+// in the health for callers on the node's own machine only, or with MayOperate.
 //
-// An order is taken from the node's own machine only, not from a page of another origin in a browser there, and for the record
-// that its body names: if the task is at another one by now, it is OtherRecord. It is answered when it is committed. Its
-// failures are problem documents of the type urn:millrace:order:<kind>.
+// Authenticate tells callers apart by bearer tokens, and Handler gives each what it has the right to: see Right. Others are
+// answered 401 or 403. Without it everybody who can connect may ask, and an order is taken from the node's own machine only.
+//
+// An order is not taken from a page of another origin in a browser, and for the record that its body names only: if the task is
+// at another one by now, it is OtherRecord. It is answered when it is committed. Its failures are problem documents of the type
+// urn:millrace:order:<kind>.
 //
 // Every size, count and time is bounded: see the constants. Server makes a server with those of connections.
 package httpapi

@@ -22,12 +22,13 @@ type threadHealth struct {
 	Stuck bool `json:"stuck,omitempty"`
 }
 
-// Silenced is what callers from other machines are told in the place of a cause.
+// Silenced is what callers who are not trusted are told in the place of a cause: ones from other machines and, behind
+// Authenticate, ones without MayOperate.
 const Silenced = "it has failed; the node's log says why"
 
-// health tells causes on this machine only: their text may hold paths and addresses of it.
+// health tells causes to those who are trusted only: their text may hold paths and addresses of the host.
 func (h *handler) health(r *http.Request) health {
-	here := local(r)
+	here := trusted(r)
 	out := health{State: h.node.State().String(), Threads: []threadHealth{}}
 	for _, t := range h.node.Threads() {
 		th := threadHealth{Name: t.Name, State: t.State.String(), Epoch: t.Epoch, Stuck: t.Stuck}

@@ -22,15 +22,17 @@ type Node interface {
 // timeout bounds a question whose request has no deadline of its own.
 const timeout = 5 * time.Second
 
-// Handler serves the node's stores.
+// Handler serves the node's stores. In front of it, Authenticate tells callers apart; without it everybody who can reach it may
+// ask, and whoever is on this machine may give orders.
 func Handler(n Node, stores []Store) http.Handler {
 	mux := http.NewServeMux()
 	h := &handler{n, map[string]*Store{}, stores}
 	for i := range stores {
 		h.byName[stores[i].Name] = &stores[i]
 	}
-	for _, r := range routes {
-		mux.HandleFunc(r.method+" "+r.path, routed(r.serve(h)))
+	for i := range routes {
+		r := &routes[i]
+		mux.HandleFunc(r.method+" "+r.path, routed(r.guarded(r.serve(h))))
 	}
 	return problems(mux, make(chan struct{}, MaxInFlight))
 }
@@ -71,6 +73,9 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request) {
 	}
 	out := []entry{}
 	for _, s := range h.stores {
+		if !mayRead(r, s.Name) {
+			continue
+		}
 		e := entry{Name: s.Name, Kind: s.Kind, KeyText: s.keyText()}
 		for _, info := range infos {
 			if info.Name == s.Name {

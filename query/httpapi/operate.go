@@ -127,20 +127,24 @@ func local(r *http.Request) bool {
 // crossOrigin finds what a browser sends for a page of somebody else's.
 var crossOrigin = http.NewCrossOriginProtection()
 
-// permit says who may give orders. As long as callers are not told apart that is whoever is on this machine, and no page of
-// another origin in a browser there: neither by a request across origins, nor by a name of its own that leads here.
+// permit says who may give orders. Behind Authenticate those with MayOperate, which the route has looked at, may. Where callers
+// are not told apart it is whoever is on this machine, and no page of another origin in a browser there: neither by a request
+// across origins, nor by a name of its own that leads here.
 func permit(r *http.Request) error {
+	_, known := CallerOf(r.Context())
 	host, _, err := net.SplitHostPort(r.Host)
 	if err != nil {
 		host = strings.Trim(r.Host, "[]")
 	}
 	switch {
-	case !local(r):
-		return &OrderError{Kind: NotAllowed, Detail: "orders are taken from the node's own machine only"}
-	case host != "localhost" && net.ParseIP(host) == nil:
-		return &OrderError{Kind: NotAllowed, Detail: "orders are taken under the node's address only, or under localhost"}
 	case crossOrigin.Check(r) != nil:
 		return &OrderError{Kind: NotAllowed, Detail: "orders are not taken from pages of another origin"}
+	case known:
+		return nil
+	case !local(r):
+		return &OrderError{Kind: NotAllowed, Detail: "orders are taken from the node's own machine only, or from callers who are known"}
+	case host != "localhost" && net.ParseIP(host) == nil:
+		return &OrderError{Kind: NotAllowed, Detail: "orders are taken under the node's address only, or under localhost"}
 	}
 	return nil
 }
@@ -155,7 +159,7 @@ func (h *handler) operator(w http.ResponseWriter) (Operator, bool) {
 
 func (h *handler) tree(w http.ResponseWriter, r *http.Request) {
 	if o, ok := h.operator(w); ok {
-		write(w, http.StatusOK, "application/json", o.Tree(local(r)))
+		write(w, http.StatusOK, "application/json", o.Tree(trusted(r)))
 	}
 }
 
@@ -167,7 +171,7 @@ func (h *handler) tasks(w http.ResponseWriter, r *http.Request) {
 
 // told are the tasks in quarantine as the caller may know of them.
 func told(o Operator, r *http.Request) []Quarantined {
-	all, here := append([]Quarantined{}, o.Quarantined()...), local(r)
+	all, here := append([]Quarantined{}, o.Quarantined()...), trusted(r)
 	for i := range all {
 		if !here {
 			all[i].Cause = Silenced

@@ -99,6 +99,9 @@ func (h *handler) progress(w http.ResponseWriter, r *http.Request) {
 	}
 	out := []entry{}
 	for _, s := range all {
+		if !mayRead(r, s.Store) {
+			continue
+		}
 		out = append(out, entry{s.Store, s.Partition, restore{s.Progress.Restored, s.Progress.Remaining}, s.Left.Seconds()})
 	}
 	write(w, http.StatusOK, "application/json", out)

@@ -9,35 +9,37 @@ import (
 // route is one row of the interface.
 type route struct {
 	method, path string
+	right        Right
 	serve        func(*handler) http.HandlerFunc
 }
 
-// routes is the whole interface; openapi.yaml describes the same, and a test compares the two.
+// routes is the whole interface; openapi.yaml describes the same, and a test compares the two. anyRead is, of a path with a
+// store, the right to read that one.
 var routes = []route{
-	{"GET", "/livez", func(h *handler) http.HandlerFunc { return h.live }},
-	{"GET", "/readyz", func(h *handler) http.HandlerFunc { return h.ready }},
-	{"GET", "/metrics", func(h *handler) http.HandlerFunc { return h.metrics }},
-	{"GET", "/openapi.yaml", func(*handler) http.HandlerFunc { return describe }},
-	{"GET", "/stores", func(h *handler) http.HandlerFunc { return h.list }},
-	{"GET", "/stores/{store}/keys/{key...}", func(h *handler) http.HandlerFunc { return h.get }},
-	{"GET", "/stores/{store}/keys", func(h *handler) http.HandlerFunc { return h.getMany }},
-	{"POST", "/stores/{store}/keys", func(h *handler) http.HandlerFunc { return h.postMany }},
-	{"GET", "/stores/{store}/all", func(h *handler) http.HandlerFunc { return h.all }},
-	{"GET", "/stores/{store}/range", func(h *handler) http.HandlerFunc { return h.between }},
-	{"GET", "/stores/{store}/prefix", func(h *handler) http.HandlerFunc { return h.prefix }},
-	{"GET", "/stores/{store}/windows", func(h *handler) http.HandlerFunc { return h.windows }},
-	{"GET", "/stores/{store}/windows/{key...}", func(h *handler) http.HandlerFunc { return h.windowsOf }},
-	{"GET", "/stores/{store}/sessions", func(h *handler) http.HandlerFunc { return h.sessions }},
-	{"GET", "/stores/{store}/sessions/{key...}", func(h *handler) http.HandlerFunc { return h.sessionsOf }},
-	{"GET", "/stores/{store}/count", func(h *handler) http.HandlerFunc { return h.count }},
-	{"GET", "/owners/{store}", func(h *handler) http.HandlerFunc { return h.owners }},
-	{"GET", "/owners/{store}/keys/{key...}", func(h *handler) http.HandlerFunc { return h.owner }},
-	{"GET", "/progress", func(h *handler) http.HandlerFunc { return h.progress }},
-	{"GET", "/progress/{store}", func(h *handler) http.HandlerFunc { return h.progress }},
-	{"GET", "/tree", func(h *handler) http.HandlerFunc { return h.tree }},
-	{"GET", "/tasks", func(h *handler) http.HandlerFunc { return h.tasks }},
-	{"POST", "/tasks/{task}/{remedy}", func(h *handler) http.HandlerFunc { return h.order }},
-	{"POST", "/ask/{message}", func(h *handler) http.HandlerFunc { return h.ask }},
+	{"GET", "/livez", MayProbe, func(h *handler) http.HandlerFunc { return h.live }},
+	{"GET", "/readyz", MayProbe, func(h *handler) http.HandlerFunc { return h.ready }},
+	{"GET", "/metrics", MayScrape, func(h *handler) http.HandlerFunc { return h.metrics }},
+	{"GET", "/openapi.yaml", anyRight, func(*handler) http.HandlerFunc { return describe }},
+	{"GET", "/stores", anyRead, func(h *handler) http.HandlerFunc { return h.list }},
+	{"GET", "/stores/{store}/keys/{key...}", anyRead, func(h *handler) http.HandlerFunc { return h.get }},
+	{"GET", "/stores/{store}/keys", anyRead, func(h *handler) http.HandlerFunc { return h.getMany }},
+	{"POST", "/stores/{store}/keys", anyRead, func(h *handler) http.HandlerFunc { return h.postMany }},
+	{"GET", "/stores/{store}/all", anyRead, func(h *handler) http.HandlerFunc { return h.all }},
+	{"GET", "/stores/{store}/range", anyRead, func(h *handler) http.HandlerFunc { return h.between }},
+	{"GET", "/stores/{store}/prefix", anyRead, func(h *handler) http.HandlerFunc { return h.prefix }},
+	{"GET", "/stores/{store}/windows", anyRead, func(h *handler) http.HandlerFunc { return h.windows }},
+	{"GET", "/stores/{store}/windows/{key...}", anyRead, func(h *handler) http.HandlerFunc { return h.windowsOf }},
+	{"GET", "/stores/{store}/sessions", anyRead, func(h *handler) http.HandlerFunc { return h.sessions }},
+	{"GET", "/stores/{store}/sessions/{key...}", anyRead, func(h *handler) http.HandlerFunc { return h.sessionsOf }},
+	{"GET", "/stores/{store}/count", anyRead, func(h *handler) http.HandlerFunc { return h.count }},
+	{"GET", "/owners/{store}", anyRead, func(h *handler) http.HandlerFunc { return h.owners }},
+	{"GET", "/owners/{store}/keys/{key...}", anyRead, func(h *handler) http.HandlerFunc { return h.owner }},
+	{"GET", "/progress", anyRead, func(h *handler) http.HandlerFunc { return h.progress }},
+	{"GET", "/progress/{store}", anyRead, func(h *handler) http.HandlerFunc { return h.progress }},
+	{"GET", "/tree", MayProbe, func(h *handler) http.HandlerFunc { return h.tree }},
+	{"GET", "/tasks", MayProbe, func(h *handler) http.HandlerFunc { return h.tasks }},
+	{"POST", "/tasks/{task}/{remedy}", MayOperate, func(h *handler) http.HandlerFunc { return h.order }},
+	{"POST", "/ask/{message}", anyRead, func(h *handler) http.HandlerFunc { return h.ask }},
 }
 
 //go:embed openapi.yaml

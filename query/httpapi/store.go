@@ -116,7 +116,7 @@ func (h *handler) store(w http.ResponseWriter, r *http.Request) (*Store, bool) {
 	if !ok {
 		// The node's own word: it names the stores that there are.
 		if _, err := h.node.Partitions(r.Context(), r.PathValue("store")); err != nil {
-			fail(w, err)
+			fail(w, discreet(r, err))
 		} else {
 			fail(w, query.New(query.UnknownStateStore, r.PathValue("store"), query.NoPartition))
 		}

@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+
+	"github.com/millrace-io/millrace/query/httpapi"
+	"github.com/millrace-io/millrace/query/remote"
+)
+
+// listenSettings are those of --listen beyond this machine.
+type listenSettings struct {
+	ListenCert       string `help:"PEM file with this node's certificate for --listen; with it, --listen takes HTTPS only." placeholder:"FILE"`
+	ListenKey        string `help:"PEM file with its key, which nobody else may read (mode 0600)." placeholder:"FILE"`
+	ListenCA         string `help:"PEM file with certificates, one of which callers at --listen need one of too (mutual TLS)." name:"listen-ca" placeholder:"FILE"`
+	ListenTokens     string `help:"File that says who may do what at --listen, which nobody else may read (mode 0600): lines of a name, a bearer token (or sha256: and its SHA-256) and rights: read, read:STORE, operate, metrics, health." placeholder:"FILE"`
+	ListenAdvertised string `help:"Address by which callers reach --listen, if it is another." placeholder:"HOST:PORT"`
+}
+
+// guard is who may ask at --listen, and how it is kept secret; the zero guard lets all in.
+type guard struct {
+	tls    *tls.Config
+	tokens *httpapi.Tokens
+}
+
+// guard reads the files; address is --listen. Beyond this machine it must have both TLS and tokens.
+func (s *settings) guard() (g guard, err error) {
+	if g.tls, err = s.listenSettings.tls(); err != nil {
+		return g, err
+	}
+	if s.ListenTokens != "" {
+		if g.tokens, err = httpapi.ReadTokens(s.ListenTokens); err != nil {
+			return g, &UsageError{Detail: "--listen-tokens: " + err.Error(), Cause: err}
+		}
+	}
+	if open := s.Listen != "" && errors.Is(remote.Check(s.Listen), remote.ErrUnguarded); open && (g.tls == nil || g.tokens == nil) {
+		return g, usagef("other machines can reach --listen %s, and there is no check of who asks or orders there; give it --listen-cert and --listen-key (TLS) and --listen-tokens (who may do what), or an address of 127.0.0.1", s.Listen)
+	}
+	return g, s.checkAdvertised()
+}
+
+// checkAdvertised sees to it that other nodes can be told where this one is.
+func (s *settings) checkAdvertised() error {
+	if s.ListenAdvertised != "" {
+		if host, port, err := net.SplitHostPort(s.ListenAdvertised); err != nil || host == "" || port == "" {
+			return usagef("--listen-advertised %q is no address; give host:port, such as node-1:8080", s.ListenAdvertised)
+		}
+		return nil
+	}
+	host, _, _ := net.SplitHostPort(s.Listen)
+	if ip := net.ParseIP(host); s.Listen != "" && s.Remote == "" && (host == "" || ip != nil && ip.IsUnspecified()) {
+		return usagef("--listen %s is every address of this machine, and other nodes tell callers one; name it with --listen-advertised", s.Listen)
+	}
+	return nil
+}
+
+// tls is nil without certificates.
+func (l *listenSettings) tls() (*tls.Config, error) {
+	switch {
+	case l.ListenCert+l.ListenKey+l.ListenCA == "":
+		return nil, nil
+	case l.ListenCert == "" || l.ListenKey == "":
+		return nil, usagef("--listen-cert and --listen-key go together, and --listen-ca needs both; give the files of this node's certificate and key")
+	}
+	if info, err := os.Stat(l.ListenKey); err == nil {
+		if err := httpapi.Private(info); err != nil {
+			return nil, &UsageError{Detail: fmt.Sprintf("--listen-key %s: %v", l.ListenKey, err), Cause: err}
+		}
+	}
+	pair, err := tls.LoadX509KeyPair(l.ListenCert, l.ListenKey)
+	if err != nil {
+		return nil, &UsageError{Detail: fmt.Sprintf("--listen-cert and --listen-key cannot be used: %v", err), Cause: err}
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}
+	if l.ListenCA != "" {
+		if c.ClientCAs, err = certificates("--listen-ca", l.ListenCA); err != nil {
+			return nil, err
+		}
+		c.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	return c, nil
+}
+
+// listener encrypts what comes in at l, which is limited already: a handshake takes a place too.
+func (g guard) listener(l net.Listener) net.Listener {
+	if g.tls == nil {
+		return l
+	}
+	return tls.NewListener(l, g.tls)
+}
+
+// handler lets callers through to h who are known.
+func (g guard) handler(h http.Handler) http.Handler {
+	if g.tokens == nil {
+		return h
+	}
+	return httpapi.Authenticate(g.tokens, h)
+}
+
+// scheme begins the node's address.
+func (g guard) scheme() string {
+	if g.tls == nil {
+		return "http"
+	}
+	return "https"
+}
