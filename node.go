@@ -198,7 +198,7 @@ func (n *Node) Partitions(ctx context.Context, store string) (int32, error) {
 	return n.router.Partitions(ctx, store)
 }
 
-// Handler serves /livez, /readyz, /metrics (WithMeterProvider), the stores, and what an operator needs (the tree, tasks in quarantine and orders about
+// Handler serves /livez, /readyz, /startupz, /metrics (WithMeterProvider), the stores, and what an operator needs (the tree, tasks in quarantine and orders about
 // them) over HTTP; see package httpapi for its answers. httpapi.Authenticate in front of it tells callers apart; without that it is
 // for the node's own machine.
 func (n *Node) Handler() http.Handler {

@@ -18,6 +18,7 @@ type operator struct{ *Node }
 var (
 	_ httpapi.Operator = operator{}
 	_ httpapi.Measured = operator{}
+	_ httpapi.Checked  = operator{}
 )
 
 // Tree implements httpapi.Operator.
@@ -27,6 +28,23 @@ func (o operator) Tree(causes bool) any {
 		silence(&root)
 	}
 	return root
+}
+
+// Started implements httpapi.Checked.
+func (o operator) Started() bool { return o.Node.status.hasStarted() }
+
+// DiskFull implements httpapi.Checked.
+func (o operator) DiskFull() []string { return full(o.Node.Tree(), nil) }
+
+// full adds the paths at and below a that wait for space.
+func full(a Actor, paths []string) []string {
+	if a.DiskFull {
+		paths = append(paths, a.Path)
+	}
+	for _, c := range a.Children {
+		paths = full(c, paths)
+	}
+	return paths
 }
 
 // silence takes the texts of causes out: they may hold paths and addresses of the host.

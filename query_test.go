@@ -117,6 +117,8 @@ func TestHTTPAnswers(t *testing.T) {
 	defer server.Close()
 	for path, want := range map[string]string{
 		"/readyz":                    `200 {"state":"RUNNING"`,
+		"/startupz":                  `200 {"state":"RUNNING"`,
+		"/readyz?verbose":            "200 [+]node RUNNING\n[+]threads 2 running\n[+]stores none is restored\n[+]stuck no thread\n[+]quarantined no task\n[+]disk nothing waits for space\nreadyz check passed\n",
 		"/stores":                    `200 [{"name":"counts","kind":"key-value","key_text":"key","key_codec":"string","value_codec":"int64","partitions":4}]`,
 		"/stores/counts/keys/the":    `200 {"found":true,"key":"the","value":"2"`,
 		"/stores/counts/keys/absent": `404 {"found":false,"key":"absent"`,

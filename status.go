@@ -18,6 +18,8 @@ type status struct {
 	node    *lifecycle.Machine[lifecycle.Node]
 	threads map[string]lifecycle.ThreadStatus
 	cause   error
+	// started says that the node has been RUNNING once.
+	started bool
 	board   *board
 	// changed is closed and replaced at each change.
 	changed chan struct{}
@@ -71,6 +73,13 @@ func (s *status) state() lifecycle.Node {
 	return s.node.State()
 }
 
+// hasStarted says that the node has been RUNNING once.
+func (s *status) hasStarted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.started
+}
+
 // become moves the node; it reports whether the move was legal and happened.
 func (s *status) become(to lifecycle.Node, cause error) bool {
 	s.mu.Lock()
@@ -83,6 +92,7 @@ func (s *status) becomeLocked(to lifecycle.Node, cause error) bool {
 		return false
 	}
 	s.node.Become(to)
+	s.started = s.started || to == lifecycle.NodeRunning
 	if cause != nil {
 		s.cause = cause
 	}

@@ -3,6 +3,7 @@
 //
 //	GET  /livez                        200 unless the node has failed
 //	GET  /readyz                       200 if the node is RUNNING, else 503; the body says why
+//	GET  /startupz                     503 until the node has been RUNNING once; the body has the restores that are under way
 //	GET  /stores                       the stores, in every state of the node
 //	GET  /stores/{store}/keys/{key}    200 with the value; 404 with "found": false for an absent key
 //	GET  /stores/{store}/keys          many keys: key=a&key=b
@@ -24,6 +25,9 @@
 //	GET  /tasks                        the tasks that keep failing at one record
 //	POST /tasks/{task}/{remedy}        skip, retry or dead-letter that record, which the body names
 //	POST /ask/{message}                a question of querypb as it is, for package query/remote
+//
+// The health takes the parameter verbose for a line of text for each check: [+] is well, [-] is why the answer is 503, [!] is told
+// and changes nothing.
 //
 // Keys and values are in their codecs' text form; the keys of windows are written key@start, those of sessions
 // key@start..end, but at /windows, /sessions and /owners without their times. Times are in milliseconds since the Unix epoch;

@@ -47,17 +47,33 @@ func (h *handler) health(r *http.Request) health {
 }
 
 func (h *handler) live(w http.ResponseWriter, r *http.Request) {
-	status := http.StatusOK
-	if s := h.node.State(); s == lifecycle.NodePendingError || s == lifecycle.NodeError {
-		status = http.StatusServiceUnavailable
-	}
-	write(w, status, "application/json", h.health(r))
+	s := h.node.State()
+	h.answer(w, r, check{name: "node", bad: s == lifecycle.NodePendingError || s == lifecycle.NodeError, detail: s.String()}, func() any { return h.health(r) })
 }
 
 func (h *handler) ready(w http.ResponseWriter, r *http.Request) {
-	status := http.StatusServiceUnavailable
-	if h.node.State() == lifecycle.NodeRunning {
-		status = http.StatusOK
+	s := h.node.State()
+	h.answer(w, r, check{name: "node", bad: s != lifecycle.NodeRunning, detail: s.String()}, func() any { return h.health(r) })
+}
+
+// startup is 503 until the node has been RUNNING once, and 200 from then on: what comes later is for the other probes.
+func (h *handler) startup(w http.ResponseWriter, r *http.Request) {
+	c := check{name: "node", bad: !h.started(), detail: "has been running once"}
+	if c.bad {
+		c.detail = "has not been running yet, and is " + h.node.State().String()
 	}
-	write(w, status, "application/json", h.health(r))
+	h.answer(w, r, c, func() any {
+		out := startup{health: h.health(r), Started: !c.bad}
+		if restores, err := h.restores(r); err == nil { // else it is left out
+			out.Restores = asProgress(restores)
+		}
+		return out
+	})
+}
+
+// startup is the health with how far restores are.
+type startup struct {
+	health
+	Started  bool       `json:"started"`
+	Restores []progress `json:"restores,omitempty"`
 }

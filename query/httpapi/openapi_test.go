@@ -136,7 +136,7 @@ func requests(t *testing.T) (all []*http.Request) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/livez", "/readyz", "/metrics", "/openapi.yaml", "/stores", "/stores/counts/keys/the", "/stores/counts/keys/absent", "/stores/counts/keys?key=a&key=absent",
+	for _, path := range []string{"/livez", "/readyz", "/readyz?verbose", "/startupz", "/startupz?verbose", "/metrics", "/openapi.yaml", "/stores", "/stores/counts/keys/the", "/stores/counts/keys/absent", "/stores/counts/keys?key=a&key=absent",
 		"/stores/counts/all", "/stores/counts/range?from=a&to=b&limit=3", "/stores/counts/prefix?prefix=a", "/stores/counts/count", "/stores/counts/count?approximate=true",
 		"/stores/perTen/windows?key_from=a&key_to=b&from=1&to=9&reverse=true", "/stores/perTen/windows", "/stores/perTen/windows/a?time=5", "/stores/perTen/keys/a@5",
 		"/stores/visits/sessions", "/stores/visits/sessions/a?earliest_end=1&latest_start=9&limit=2", "/stores/visits/keys/a@5..6",

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/query"
@@ -90,19 +91,23 @@ func (h *handler) progress(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	type entry struct {
-		Store     string `json:"store"`
-		Partition int32  `json:"partition"`
-		restore
-		// Left is the seconds that it is expected to take yet.
-		Left float64 `json:"left,omitempty"`
-	}
-	out := []entry{}
+	all = slices.DeleteFunc(all, func(s query.RestoreInfo) bool { return !mayRead(r, s.Store) })
+	write(w, http.StatusOK, "application/json", asProgress(all))
+}
+
+// progress is how far the restore of a store partition is.
+type progress struct {
+	Store     string `json:"store"`
+	Partition int32  `json:"partition"`
+	restore
+	// Left is the seconds that it is expected to take yet.
+	Left float64 `json:"left,omitempty"`
+}
+
+func asProgress(all []query.RestoreInfo) []progress {
+	out := []progress{}
 	for _, s := range all {
-		if !mayRead(r, s.Store) {
-			continue
-		}
-		out = append(out, entry{s.Store, s.Partition, restore{s.Progress.Restored, s.Progress.Remaining}, s.Left.Seconds()})
+		out = append(out, progress{s.Store, s.Partition, restore{s.Progress.Restored, s.Progress.Remaining}, s.Left.Seconds()})
 	}
-	write(w, http.StatusOK, "application/json", out)
+	return out
 }

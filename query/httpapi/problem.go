@@ -89,7 +89,7 @@ func problems(mux *http.ServeMux, slots chan struct{}) http.Handler {
 			noQuestion(w, status, fmt.Sprintf("the limit is %d bytes: send long keys in the body of a POST to /stores/{store}/keys", MaxHeaderBytes))
 			return
 		}
-		if strings.HasSuffix(r.URL.Path, "z") && (r.URL.Path == "/livez" || r.URL.Path == "/readyz") {
+		if strings.HasSuffix(r.URL.Path, "z") && (r.URL.Path == "/livez" || r.URL.Path == "/readyz" || r.URL.Path == "/startupz") {
 			mux.ServeHTTP(&unrouted{ResponseWriter: w, request: r}, r)
 			return
 		}

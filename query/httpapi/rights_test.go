@@ -21,7 +21,7 @@ import (
 // need is the right of each route that is not about a store, as the documents give it. Those about one need the right to read
 // it, and those without a store in the path any right to read.
 var need = map[string]httpapi.Right{
-	"GET /livez": httpapi.MayProbe, "GET /readyz": httpapi.MayProbe, "GET /tree": httpapi.MayProbe, "GET /tasks": httpapi.MayProbe,
+	"GET /livez": httpapi.MayProbe, "GET /readyz": httpapi.MayProbe, "GET /startupz": httpapi.MayProbe, "GET /tree": httpapi.MayProbe, "GET /tasks": httpapi.MayProbe,
 	"GET /metrics": httpapi.MayScrape, "POST /tasks/{task}/{remedy}": httpapi.MayOperate, "GET /openapi.yaml": "",
 }
 
@@ -108,6 +108,7 @@ func TestEveryRouteNeedsItsRight(t *testing.T) {
 	_, router := described(t)
 	tokens, tried := oneEach(t), map[string]bool{}
 	n := &operated{full: full{fake: fake{state: lifecycle.NodeRunning}}}
+	h := guarded(tokens, n)
 	for _, r := range asking(t) {
 		found, _, err := router.FindRoute(r)
 		if err != nil {
@@ -117,7 +118,7 @@ func TestEveryRouteNeedsItsRight(t *testing.T) {
 		tried[route] = true
 		for _, right := range rights {
 			n.orders = nil
-			w := ask(guarded(tokens, n), r, "Bearer "+secretOf(right))
+			w := ask(h, r, "Bearer "+secretOf(right))
 			want := granted(right, route, storeOf(r))
 			if forbidden := w.Code == http.StatusForbidden; forbidden == want {
 				t.Errorf("%s %s with %s: %d %s", r.Method, r.URL, right, w.Code, w.Body)

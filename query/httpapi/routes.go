@@ -18,6 +18,7 @@ type route struct {
 var routes = []route{
 	{"GET", "/livez", MayProbe, func(h *handler) http.HandlerFunc { return h.live }},
 	{"GET", "/readyz", MayProbe, func(h *handler) http.HandlerFunc { return h.ready }},
+	{"GET", "/startupz", MayProbe, func(h *handler) http.HandlerFunc { return h.startup }},
 	{"GET", "/metrics", MayScrape, func(h *handler) http.HandlerFunc { return h.metrics }},
 	{"GET", "/openapi.yaml", anyRight, func(*handler) http.HandlerFunc { return describe }},
 	{"GET", "/stores", anyRead, func(h *handler) http.HandlerFunc { return h.list }},
