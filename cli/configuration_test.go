@@ -61,7 +61,7 @@ func TestConfigurationPageKnowsEveryFlag(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, known := string(page), map[string]bool{"help": true}
-	for _, verb := range []string{"run", "dev", "get"} {
+	for _, verb := range []string{"run", "dev", "reset", "get"} {
 		begin, end := "<!-- begin "+verb+" -->\n", "<!-- end "+verb+" -->"
 		before, rest, ok1 := strings.Cut(text, begin)
 		_, after, ok2 := strings.Cut(rest, end)

@@ -18,6 +18,9 @@
 // its own machine only. One that it does not carry out ends with the exit code of its class as questions do: 13 if the task is
 // not in quarantine, or at another record than was named.
 //
+// "reset" takes an application back to before its first record: its offsets, its internal topics, and its state on this machine.
+// It prints what it would do; --execute, and the application id typed or given with --confirm, does it.
+//
 // What a caller may rely on:
 //
 //  1. Settings come from flags, then from environment variables (MILLRACE_STATE_DIR for --state-dir), then from a

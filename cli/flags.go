@@ -26,6 +26,7 @@ type grammar struct {
 	Tree   treeCmd   `cmd:"" help:"Ask a node what is in it: states, incarnations, last causes, mailboxes, restarts."`
 	Task   taskCmd   `cmd:"" help:"Tasks that keep failing at one record: list them, and say what is to be done."`
 
+	Reset    resetCmd    `cmd:"" help:"Take an application back to before its first record: offsets, internal topics and the state of this machine."`
 	Topology topologyCmd `cmd:"" help:"Show what the application computes, without asking anything: as text, or as a graph for Mermaid or Graphviz."`
 	Version  versionCmd  `cmd:"" help:"Say what this binary was built from."`
 }
@@ -104,6 +105,9 @@ func parse(app App, p Process) (verb, error) {
 	case "check":
 		c := &checking{command: command{app: app, proc: p, settings: g.Check.settings, creation: g.Check.creation}, json: g.Check.Output == "json", rows: effective(parsed, sources)}
 		return c, c.check()
+	case "reset":
+		r := &reset{command: &command{app: app, proc: p}, resetCmd: g.Reset}
+		return r, r.check()
 	case "version":
 		return &version{p.Out, debug.ReadBuildInfo}, nil
 	}

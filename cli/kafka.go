@@ -2,9 +2,13 @@ package cli
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
+	"strings"
+	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/kafka"
 )
 
@@ -114,7 +118,13 @@ func (k *kafkaSettings) options(brokers []string) ([]millrace.Option, error) {
 	return []millrace.Option{millrace.WithBrokers(brokers...), millrace.WithTLS(c.TLS), millrace.WithSASL(c.Mechanism, c.User, c.Password)}, nil
 }
 
-// refused is a cluster that answers, and not to this user.
-func (k *kafkaSettings) refused(err error) error {
+// unreached is why a cluster cannot be used: it answers, and not to this user, or it does not answer in time.
+func (k *kafkaSettings) unreached(err error, brokers []string, within time.Duration) error {
+	if refused, ok := errors.AsType[*broker.Error](err); !ok || refused.Class != broker.Fatal || k.KafkaUser == "" {
+		if u, ok := errors.AsType[*kafka.UnreachableError](err); ok && u.Cause != nil {
+			err = u.Cause // this sentence names the flag that fixes it
+		}
+		return failf(err, "no broker of %s answers within %s; start Kafka there, or name another with --brokers", strings.Join(brokers, ","), within)
+	}
 	return failf(err, "the brokers refuse --kafka-user %q by %s; correct the user, its password or --kafka-mechanism", k.KafkaUser, k.KafkaMechanism)
 }

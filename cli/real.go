@@ -37,9 +37,6 @@ func (real) Embed() ([]string, func() error, error) {
 // Connect implements world.
 func (real) Connect(ctx context.Context, cfg kafka.Config) (cluster, error) {
 	if err := kafka.Reach(ctx, cfg); err != nil {
-		if u, ok := errors.AsType[*kafka.UnreachableError](err); ok && u.Cause != nil {
-			err = u.Cause // the session's own sentence names the flag that fixes it
-		}
 		return nil, err
 	}
 	admin, err := kafka.NewAdmin(cfg)

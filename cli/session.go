@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/kafka"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/topology"
@@ -108,11 +107,8 @@ func (s *session) connect() error {
 	if s.halt.stopping.Err() != nil {
 		return errors.Join(errInterrupted)
 	}
-	if refused, ok := errors.AsType[*broker.Error](err); ok && refused.Class == broker.Fatal && s.KafkaUser != "" {
-		return s.refused(err)
-	}
 	if err != nil {
-		return failf(err, "no broker of %s answers within %s; start Kafka there, or name another with --brokers", strings.Join(s.brokers, ","), s.StartTimeout)
+		return s.unreached(err, s.brokers, s.StartTimeout)
 	}
 	s.cluster = c
 	s.closing(c.Close)

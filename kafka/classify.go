@@ -32,7 +32,7 @@ type row struct {
 
 var (
 	group = []broker.Op{broker.OpJoinGroup, broker.OpSyncGroup, broker.OpHeartbeat, broker.OpLeaveGroup, broker.OpOffsetCommit, broker.OpOffsetFetch}
-	found = append([]broker.Op{broker.OpFindCoordinator}, group...)
+	found = append([]broker.Op{broker.OpFindCoordinator, opDescribeGroups, opDeleteGroups}, group...)
 	reads = []broker.Op{broker.OpFetch, broker.OpListOffsets}
 	admin = []broker.Op{broker.OpCreateTopics, broker.OpDeleteRecords, broker.OpDescribeConfigs, broker.OpMetadata, opDeleteTopics}
 )
@@ -57,6 +57,7 @@ var table = append(transactional, []row{
 	of(only(broker.OpJoinGroup), 79, broker.Retry, "join again with the id"),
 	of(only(broker.OpOffsetFetch), 88, broker.Retry, "a transaction's offsets are pending"),
 	of(only(broker.OpOffsetFetch), 69, broker.Ignore, "nothing was committed"),
+	of([]broker.Op{opDescribeGroups, opDeleteGroups}, 69, broker.Ignore, "there is no such group"),
 	of(reads, 1, broker.Abort, "the reset policy decides"),
 	of(reads, 2, broker.Retry, "damaged on its way"),
 	of(reads, 3, broker.Retry, "metadata is stale"),

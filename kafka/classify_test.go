@@ -17,7 +17,7 @@ import (
 var everyOp = []broker.Op{
 	broker.OpMetadata, broker.OpFindCoordinator, broker.OpJoinGroup, broker.OpSyncGroup, broker.OpHeartbeat, broker.OpLeaveGroup, broker.OpOffsetCommit,
 	broker.OpOffsetFetch, broker.OpFetch, broker.OpListOffsets, broker.OpProduce, broker.OpInitProducerID, broker.OpAddPartitions, broker.OpAddOffsets,
-	broker.OpTxnOffsetCommit, broker.OpEndTxn, broker.OpCreateTopics, broker.OpDescribeConfigs, broker.OpDeleteRecords, opDeleteTopics,
+	broker.OpTxnOffsetCommit, broker.OpEndTxn, broker.OpCreateTopics, broker.OpDescribeConfigs, broker.OpDeleteRecords, opDeleteTopics, opDescribeGroups, opDeleteGroups,
 }
 
 var situations = []transaction.Situation{transaction.First, transaction.Repeated, transaction.Behind, transaction.ToAbort, transaction.Again}
