@@ -59,17 +59,22 @@ const (
 )
 
 // OpenDirectory opens or creates the state directory of an application, with mode 0700, and locks it. Its errors are
-// *SpecError (the application id cannot be a directory), *DirectoryInUseError and *DirectoryError.
+// *SpecError (the application id cannot be a directory), *DirectoryInUseError and *DirectoryError, for ErrLink too.
 func OpenDirectory(path, appID string, opts DirectoryOptions) (*Directory, error) {
 	if err := validateAppID(appID); err != nil {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	dir := opts.FS.PathJoin(path, appID)
+	dir, onDisk := opts.FS.PathJoin(path, appID), opts.FS == vfs.Default
 	opts.FS = (&breakableDisk{dir, opts.Fault}).breakable(opts.FS)
 	d := &Directory{dir: dir, opts: opts, open: map[string]*TaskState{}, left: map[record.TaskID]time.Time{}}
 	if err := makeDir(opts.FS, d.dir); err != nil {
 		return nil, err
+	}
+	if onDisk {
+		if err := refuseLinks(dir); err != nil {
+			return nil, err
+		}
 	}
 	lock, err := opts.FS.Lock(d.path(lockName))
 	if err != nil {
