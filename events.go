@@ -88,6 +88,20 @@ func (n *Node) Watch(ctx context.Context) iter.Seq[StateChange] {
 type hub struct {
 	mu      sync.Mutex
 	readers []*reader
+	// last are the most recent events, the oldest first.
+	last []Event
+}
+
+// remembered is how many events a node keeps for those who come later.
+const remembered = 100
+
+// recent are the last events, the latest first.
+func (h *hub) recent() []Event {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	last := slices.Clone(h.last)
+	slices.Reverse(last)
+	return last
 }
 
 // reader has a bounded channel: what does not fit is counted, not waited for.
@@ -100,6 +114,10 @@ type reader struct {
 func (h *hub) tell(e Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if len(h.last) == remembered {
+		h.last = slices.Delete(h.last, 0, 1)
+	}
+	h.last = append(h.last, e)
 	for _, r := range h.readers {
 		if !r.wants(e) {
 			continue

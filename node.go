@@ -211,7 +211,7 @@ func (n *Node) Handler() http.Handler {
 	for i := range n.topology.Globals {
 		stores = append(stores, asText(&n.topology.Globals[i].StoreSpec))
 	}
-	return httpapi.Handler(operator{n}, stores)
+	return httpapi.Handler(operator{n, &pace{}}, stores)
 }
 
 func asText(st *topology.StoreSpec) httpapi.Store {

@@ -13,12 +13,16 @@ import (
 )
 
 // operator is the node as Handler gives it to those who operate it.
-type operator struct{ *Node }
+type operator struct {
+	*Node
+	pace *pace
+}
 
 var (
 	_ httpapi.Operator = operator{}
 	_ httpapi.Measured = operator{}
 	_ httpapi.Checked  = operator{}
+	_ httpapi.Observed = operator{}
 )
 
 // Tree implements httpapi.Operator.

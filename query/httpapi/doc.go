@@ -22,6 +22,7 @@
 //	GET  /owners/{store}/keys/{key}    who has the partition of a key
 //	GET  /progress, /progress/{store}  the restores that are under way
 //	GET  /tree                         everything in the node: state, incarnation, last cause, mailbox, restarts
+//	GET  /events                       what happens in the node, as server-sent events: its transitions, and its progress every second
 //	GET  /tasks                        the tasks that keep failing at one record
 //	POST /tasks/{task}/{remedy}        skip, retry or dead-letter that record, which the body names
 //	POST /ask/{message}                a question of querypb as it is, for package query/remote

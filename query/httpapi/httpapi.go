@@ -26,7 +26,7 @@ const timeout = 5 * time.Second
 // ask, and whoever is on this machine may give orders.
 func Handler(n Node, stores []Store) http.Handler {
 	mux := http.NewServeMux()
-	h := &handler{n, map[string]*Store{}, stores}
+	h := &handler{n, map[string]*Store{}, stores, make(chan struct{}, MaxStreams)}
 	for i := range stores {
 		h.byName[stores[i].Name] = &stores[i]
 	}
@@ -41,6 +41,8 @@ type handler struct {
 	node   Node
 	byName map[string]*Store
 	stores []Store
+	// streams are the places of those who are told what happens.
+	streams chan struct{}
 }
 
 func write(w http.ResponseWriter, status int, contentType string, body any) {

@@ -87,6 +87,7 @@ func described(t *testing.T) (*openapi3.T, routers.Router) {
 		t.Fatal(err)
 	}
 	openapi3filter.RegisterBodyDecoder("application/yaml", openapi3filter.FileBodyDecoder)
+	openapi3filter.RegisterBodyDecoder("text/event-stream", openapi3filter.FileBodyDecoder)
 	openapi3filter.RegisterBodyDecoder("application/problem+json", openapi3filter.JSONBodyDecoder)
 	openapi3filter.RegisterBodyDecoder(httpapi.ProtobufType, openapi3filter.FileBodyDecoder)
 	return doc, router
@@ -140,7 +141,7 @@ func requests(t *testing.T) (all []*http.Request) {
 		"/stores/counts/all", "/stores/counts/range?from=a&to=b&limit=3", "/stores/counts/prefix?prefix=a", "/stores/counts/count", "/stores/counts/count?approximate=true",
 		"/stores/perTen/windows?key_from=a&key_to=b&from=1&to=9&reverse=true", "/stores/perTen/windows", "/stores/perTen/windows/a?time=5", "/stores/perTen/keys/a@5",
 		"/stores/visits/sessions", "/stores/visits/sessions/a?earliest_end=1&latest_start=9&limit=2", "/stores/visits/keys/a@5..6",
-		"/owners/counts", "/owners/counts/keys/the", "/progress", "/progress/counts", "/tree", "/tasks"} {
+		"/owners/counts", "/owners/counts/keys/the", "/progress", "/progress/counts", "/tree", "/tasks", "/events"} {
 		all = append(all, httptest.NewRequest("GET", path, nil))
 	}
 	post := func(path, contentType, body string) {

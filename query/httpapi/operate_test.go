@@ -21,6 +21,9 @@ type operated struct {
 	full
 	refusal error
 	orders  []string
+	// told and over are what callers of /events are told, and when that ends: at once without them.
+	told chan string
+	over chan struct{}
 }
 
 var held = httpapi.Quarantined{Task: "0_3", Thread: "thread-1", Topic: "lines", Partition: 3, Offset: 41, Attempts: 2, Retry: time.UnixMilli(1), Cause: "/secret/path is broken"}

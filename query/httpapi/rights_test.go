@@ -21,7 +21,7 @@ import (
 // need is the right of each route that is not about a store, as the documents give it. Those about one need the right to read
 // it, and those without a store in the path any right to read.
 var need = map[string]httpapi.Right{
-	"GET /livez": httpapi.MayProbe, "GET /readyz": httpapi.MayProbe, "GET /startupz": httpapi.MayProbe, "GET /tree": httpapi.MayProbe, "GET /tasks": httpapi.MayProbe,
+	"GET /livez": httpapi.MayProbe, "GET /readyz": httpapi.MayProbe, "GET /startupz": httpapi.MayProbe, "GET /tree": httpapi.MayProbe, "GET /tasks": httpapi.MayProbe, "GET /events": httpapi.MayProbe,
 	"GET /metrics": httpapi.MayScrape, "POST /tasks/{task}/{remedy}": httpapi.MayOperate, "GET /openapi.yaml": "",
 }
 

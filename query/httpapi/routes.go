@@ -38,6 +38,7 @@ var routes = []route{
 	{"GET", "/progress", anyRead, func(h *handler) http.HandlerFunc { return h.progress }},
 	{"GET", "/progress/{store}", anyRead, func(h *handler) http.HandlerFunc { return h.progress }},
 	{"GET", "/tree", MayProbe, func(h *handler) http.HandlerFunc { return h.tree }},
+	{"GET", "/events", MayProbe, func(h *handler) http.HandlerFunc { return h.events }},
 	{"GET", "/tasks", MayProbe, func(h *handler) http.HandlerFunc { return h.tasks }},
 	{"POST", "/tasks/{task}/{remedy}", MayOperate, func(h *handler) http.HandlerFunc { return h.order }},
 	{"POST", "/ask/{message}", anyRead, func(h *handler) http.HandlerFunc { return h.ask }},

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"sync"
@@ -26,8 +27,22 @@ const (
 
 // Server is an HTTP server for a Handler, with bounds for clients that are slow or greedy.
 func Server(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, MaxHeaderBytes: 2 * MaxHeaderBytes, ReadHeaderTimeout: HeaderTime, ReadTimeout: RequestTime,
-		WriteTimeout: AnswerTime, IdleTimeout: IdleTime}
+	over := make(chan struct{})
+	s := &http.Server{Handler: h, MaxHeaderBytes: 2 * MaxHeaderBytes, ReadHeaderTimeout: HeaderTime, ReadTimeout: RequestTime,
+		WriteTimeout: AnswerTime, IdleTimeout: IdleTime,
+		BaseContext: func(net.Listener) context.Context { return context.WithValue(context.Background(), overKey{}, over) }}
+	s.RegisterOnShutdown(sync.OnceFunc(func() { close(over) }))
+	return s
+}
+
+// overKey is of the channel in a request's context that is closed when the server begins to shut down. Shutdown waits for
+// answers, and ends no request's context: one that has no end of its own would hold it up for good.
+type overKey struct{}
+
+// ending is closed when the server of a request begins to shut down; nil, which never is, for another server than Server's.
+func ending(ctx context.Context) <-chan struct{} {
+	over, _ := ctx.Value(overKey{}).(chan struct{})
+	return over
 }
 
 // MaxConnections is how many connections a listener of Limit keeps open.
