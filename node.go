@@ -16,6 +16,7 @@ import (
 	"github.com/millrace-io/millrace/internal/plan"
 	"github.com/millrace-io/millrace/kafka"
 	"github.com/millrace-io/millrace/lifecycle"
+	"github.com/millrace-io/millrace/page"
 	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/query/httpapi"
 	"github.com/millrace-io/millrace/query/querypb"
@@ -200,7 +201,7 @@ func (n *Node) Partitions(ctx context.Context, store string) (int32, error) {
 
 // Handler serves /livez, /readyz, /startupz, /metrics (WithMeterProvider), the stores, and what an operator needs (the tree, tasks in quarantine and orders about
 // them) over HTTP; see package httpapi for its answers. httpapi.Authenticate in front of it tells callers apart; without that it is
-// for the node's own machine.
+// for the node's own machine. At / it has a live page of the node for a browser; see package page.
 func (n *Node) Handler() http.Handler {
 	var stores []httpapi.Store
 	for _, s := range n.topology.SubTopologies {
@@ -211,7 +212,8 @@ func (n *Node) Handler() http.Handler {
 	for i := range n.topology.Globals {
 		stores = append(stores, asText(&n.topology.Globals[i].StoreSpec))
 	}
-	return httpapi.Handler(operator{n, &pace{}}, stores)
+	o := operator{n, &pace{}}
+	return page.Handler(o, httpapi.Handler(o, stores))
 }
 
 func asText(st *topology.StoreSpec) httpapi.Store {

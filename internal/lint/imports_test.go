@@ -43,6 +43,8 @@ var rules = []rule{
 	{room: "query/router", ours: []string{"query", "record", "lifecycle", "actors"}, theirs: []string{"protoactor"}},
 	{room: "query/remote", ours: []string{"query", "record", "lifecycle", "actors"}, theirs: []string{"protoactor"}},
 	{room: "query/httpapi", ours: []string{"query", "record", "lifecycle", "actors"}},
+	// It shows what root gives it, and asks through the HTTP interface as a handler.
+	{room: "page", ours: []string{"query", "record", "lifecycle", "topology"}},
 	{room: "query", ours: []string{"record", "lifecycle"}},
 	{room: "actors", ours: []string{"lifecycle"}, theirs: []string{"protoactor"}},
 	{room: "store", ours: []string{"record", "lifecycle", "broker", "query", "actors", "fault"}, theirs: []string{"pebble", "protoactor"}},

@@ -95,7 +95,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	_ = s.control.SetReadDeadline(time.Time{})
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	s.tell(ctx, n, trusted(r))
+	s.tell(ctx, n, Trusted(r))
 }
 
 // tell writes events until the caller has gone, the node has stopped or the server is to.

@@ -28,7 +28,7 @@ const Silenced = "it has failed; the node's log says why"
 
 // health tells causes to those who are trusted only: their text may hold paths and addresses of the host.
 func (h *handler) health(r *http.Request) health {
-	here := trusted(r)
+	here := Trusted(r)
 	out := health{State: h.node.State().String(), Threads: []threadHealth{}}
 	for _, t := range h.node.Threads() {
 		th := threadHealth{Name: t.Name, State: t.State.String(), Epoch: t.Epoch, Stuck: t.Stuck}

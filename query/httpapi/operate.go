@@ -159,7 +159,7 @@ func (h *handler) operator(w http.ResponseWriter) (Operator, bool) {
 
 func (h *handler) tree(w http.ResponseWriter, r *http.Request) {
 	if o, ok := h.operator(w); ok {
-		write(w, http.StatusOK, "application/json", o.Tree(trusted(r)))
+		write(w, http.StatusOK, "application/json", o.Tree(Trusted(r)))
 	}
 }
 
@@ -171,7 +171,7 @@ func (h *handler) tasks(w http.ResponseWriter, r *http.Request) {
 
 // told are the tasks in quarantine as the caller may know of them.
 func told(o Operator, r *http.Request) []Quarantined {
-	all, here := append([]Quarantined{}, o.Quarantined()...), trusted(r)
+	all, here := append([]Quarantined{}, o.Quarantined()...), Trusted(r)
 	for i := range all {
 		if !here {
 			all[i].Cause = Silenced

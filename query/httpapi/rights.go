@@ -80,8 +80,8 @@ func may(r *http.Request, right Right) bool {
 	return !ok || c.May(right)
 }
 
-// trusted callers are told the texts of causes.
-func trusted(r *http.Request) bool {
+// Trusted callers are told the texts of causes: those with MayOperate or, without Authenticate, those on the node's own machine.
+func Trusted(r *http.Request) bool {
 	if c, ok := CallerOf(r.Context()); ok {
 		return c.May(MayOperate)
 	}
@@ -119,6 +119,12 @@ func (rt *route) guarded(serve http.HandlerFunc) http.HandlerFunc {
 		}
 		serve(w, r)
 	}
+}
+
+// Guard lets requests through to next as a Handler does: those whose caller has the right and, without Authenticate, all. It is
+// for what shows the same as a route of the interface.
+func Guard(right Right, next http.HandlerFunc) http.HandlerFunc {
+	return (&route{right: right}).guarded(next)
 }
 
 // forbid answers a caller without the right. One who has shown no token is asked for it.

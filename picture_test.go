@@ -1,0 +1,93 @@
+package millrace_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/millrace-io/millrace"
+)
+
+// seen is what a browser without script gets.
+func seen(t *testing.T, url string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status, err)
+	}
+	return string(body)
+}
+
+// A node is shown in every state that it is in; while it runs, with what it has and what its stores hold.
+func TestPageOfANode(t *testing.T) {
+	c := cluster(t)
+	n, err := millrace.New("app", wordCount(t), onto(t, c)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(n.Handler())
+	defer server.Close()
+	if got := seen(t, server.URL); !strings.Contains(got, "It is starting") || !strings.Contains(got, "not known yet") {
+		t.Error(got)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(t.Context()) }()
+	feed(t, c, "the cat and the dog")
+	if err := n.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := seen(t, server.URL+"/?store=counts&ask=get&key=the")
+	for _, want := range []string{"8 of 8 are on this node", `data-name="thread-1"`, "task-1_3", "store-counts-1_0", "tasks 1_*", "app-counts-changelog", `<code>2</code>`, "/app/thread-1"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page lacks %s:\n%s", want, got)
+		}
+	}
+	if err := n.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	if got := seen(t, server.URL); !strings.Contains(got, "It has ended in good order") {
+		t.Error(got)
+	}
+	if got := seen(t, server.URL+"/events"); !strings.Contains(got, `event: end`) || !strings.Contains(got, `{"state":"NOT_RUNNING"}`) {
+		t.Error(got)
+	}
+}
+
+// A record at which a task stands is on the page, with its cause for those on this machine.
+func TestPageTellsOfQuarantine(t *testing.T) {
+	c := cluster(t)
+	var never atomic.Bool
+	n := start(t, callback(t, poisoned(&never)), onto(t, c)...)
+	feed(t, c, "fail")
+	awaitQuarantine(t, n, 2)
+	h, got := n.Handler(), [2]string{}
+	for i, addr := range []string{"127.0.0.1:1", "192.0.2.1:1"} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = addr
+		h.ServeHTTP(w, r)
+		got[i] = w.Body.String()
+		if !strings.Contains(got[i], "Record lines-0 offset 0 has failed") || !strings.Contains(got[i], `<span class="flag">quarantined</span>`) {
+			t.Error(addr, got[i])
+		}
+	}
+	if told, kept := strings.Contains(got[0], errBroken.Error()), !strings.Contains(got[1], errBroken.Error()); !told || !kept {
+		t.Error(fmt.Sprint("told here: ", told, ", kept from elsewhere: ", kept))
+	}
+}
