@@ -65,8 +65,8 @@ func TestCheckRefusesWhatRunDoes(t *testing.T) {
 		"brokers: [a:1]\nremote: 0.0.0.0:7000\n":                 "--remote 0.0.0.0:7000",
 		"brokers: [a:1]\nremote: 127.0.0.1:1\nremote-token: x\n": "16 or more",
 		"brokers: [a:1]\nlog-level: loud\n":                      "--log-level",
-		"brokers: [a:1]\ncommit-interval: 1m\n":                  "30s is less than the commit interval of 1m0s",
-		"brokers: [a:1]\nthreads: 2000\n":                        "2000 threads: use 1 to 1024",
+		"brokers: [a:1]\ncommit-interval: 1m\n":                  "--commit-interval 1m0s is too long for a transaction; give 30s or less",
+		"brokers: [a:1]\nthreads: 2000\n":                        "--threads 2000 are too many; give 1 to 1024",
 		"brokers: [a:1]\napp: a/b\n":                             `--app "a/b" is no name`,
 	} {
 		code, out, complaints := checked(t, file, nil)

@@ -40,7 +40,14 @@ func (l *layers) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any,
 	if list := l.values.Strings(flag.Name); len(list) > 0 && flag.IsSlice() {
 		return strings.Join(list, ","), nil
 	}
-	return fmt.Sprint(l.values.Get(flag.Name)), nil
+	switch value := l.values.Get(flag.Name).(type) {
+	case nil:
+		return nil, usagef("--%s has no value in the configuration file; give it one or leave the line out", flag.Name)
+	case []any:
+		return nil, usagef("--%s has a list in the configuration file; give it one value", flag.Name)
+	default:
+		return fmt.Sprint(value), nil
+	}
 }
 
 func (l *layers) load(ctx *kong.Context) error {
@@ -70,7 +77,7 @@ func loadFile(values *koanf.Koanf, path string, known []string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return &UsageError{Detail: fmt.Sprintf("there is no configuration file %s; give --config another path", path), Cause: err}
 	case err != nil:
-		return &UsageError{Detail: fmt.Sprintf("the configuration file %s cannot be read: %v", path, err), Cause: err}
+		return &UsageError{Detail: fmt.Sprintf("the configuration file %s cannot be read (%v); give --config a YAML file", path, err), Cause: err}
 	}
 	for _, key := range values.Keys() {
 		if !slices.Contains(known, key) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -91,7 +92,7 @@ func parse(app App, p Process) (verb, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, asUsage(err)
+		return nil, asUsage(err, parser.Model.Node)
 	}
 	if err := secretsOf(parsed, sources); err != nil {
 		return nil, err
@@ -150,13 +151,50 @@ func helped(args []string) []string {
 	return args
 }
 
-func asUsage(err error) error {
+// asUsage says after what kong has to say what would be right.
+func asUsage(err error, model *kong.Node) error {
 	var usage *UsageError
 	if errors.As(err, &usage) {
 		return usage
 	}
+	if name, _, ok := strings.Cut(strings.TrimPrefix(err.Error(), "--"), ":"); ok {
+		if allowed := allowedFor(name, model); allowed != "" {
+			return &UsageError{Detail: err.Error() + "; give " + allowed, Cause: err}
+		}
+	}
 	return &UsageError{Detail: err.Error() + "; millrace --help shows what there is", Cause: err}
 }
+
+// allowedFor are the values of a flag in words, by its kind; empty if there is no such flag or it takes any text.
+func allowedFor(name string, node *kong.Node) string {
+	for _, f := range node.Flags {
+		if f.Name != name {
+			continue
+		}
+		switch f.Target.Interface().(type) {
+		case time.Duration:
+			return "a time above zero, such as 10s"
+		case slog.Level:
+			return "debug, info, warn or error"
+		case bool:
+			return "true or false"
+		case int:
+			return "a whole number, such as 4"
+		}
+	}
+	for _, child := range node.Children {
+		if allowed := allowedFor(name, child); allowed != "" {
+			return allowed
+		}
+	}
+	return ""
+}
+
+// mostThreads and longestInterval are what a node takes: a transaction is aborted 30 s after its begin.
+const (
+	mostThreads     = 1024
+	longestInterval = 30 * time.Second
+)
 
 // check finds what can be wrong about single settings and about their combination.
 func (c *command) check() error {
@@ -166,7 +204,11 @@ func (c *command) check() error {
 	case c.dev && c.app.Demo == nil && (c.once || len(c.input) > 0):
 		return usagef("this application counts no text; leave out --once and --input")
 	case c.Threads < 1:
-		return usagef("--threads %d is too few; give 1 or more", c.Threads)
+		return usagef("--threads %d is too few; give 1 to %d", c.Threads, mostThreads)
+	case c.Threads > mostThreads:
+		return usagef("--threads %d are too many; give 1 to %d", c.Threads, mostThreads)
+	case c.CommitInterval > longestInterval:
+		return usagef("--commit-interval %s is too long for a transaction; give %s or less", c.CommitInterval, longestInterval)
 	}
 	for name, d := range map[string]time.Duration{"commit-interval": c.CommitInterval, "session-timeout": c.SessionTimeout,
 		"start-timeout": c.StartTimeout, "shutdown-timeout": c.ShutdownTimeout} {

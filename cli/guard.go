@@ -34,7 +34,7 @@ func (s *settings) guard() (g guard, err error) {
 	}
 	if s.ListenTokens != "" {
 		if g.tokens, err = httpapi.ReadTokens(s.ListenTokens); err != nil {
-			return g, &UsageError{Detail: "--listen-tokens: " + err.Error(), Cause: err}
+			return g, &UsageError{Detail: "--listen-tokens: " + err.Error() + "; give a file of your own with names, rights and secrets", Cause: err}
 		}
 	}
 	if open := s.Listen != "" && errors.Is(remote.Check(s.Listen), remote.ErrUnguarded); open && (g.tls == nil || g.tokens == nil) {
@@ -46,7 +46,7 @@ func (s *settings) guard() (g guard, err error) {
 // checkAdvertised sees to it that other nodes can be told where this one is.
 func (s *settings) checkAdvertised() error {
 	if s.ListenAdvertised != "" {
-		if host, port, err := net.SplitHostPort(s.ListenAdvertised); err != nil || host == "" || port == "" {
+		if host, port, err := net.SplitHostPort(s.ListenAdvertised); err != nil || host == "" || !legalPort(port) {
 			return usagef("--listen-advertised %q is no address; give host:port, such as node-1:8080", s.ListenAdvertised)
 		}
 		return nil

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 
 	"github.com/google/uuid"
 )
@@ -19,13 +20,13 @@ func (c *command) checkNames() error {
 		return usagef("--app %q is no name that Kafka takes for a topic; use 1 to 100 of the characters a-z A-Z 0-9 . _ -", c.App)
 	}
 	for _, b := range c.Brokers {
-		if host, port, err := net.SplitHostPort(b); err != nil || host == "" || port == "" {
+		if host, port, err := net.SplitHostPort(b); err != nil || host == "" || !legalPort(port) || port == "0" {
 			return usagef("--brokers %q is no address; give host:port, such as 127.0.0.1:9092", b)
 		}
 	}
-	if c.Listen != "" {
-		if _, err := net.ResolveTCPAddr("tcp", c.Listen); err != nil {
-			return usagef("--listen %q is no address; give host:port, such as 127.0.0.1:8080", c.Listen)
+	for name, address := range map[string]string{"listen": c.Listen, "remote": c.Remote, "remote-advertised": c.RemoteAdvertised} {
+		if _, port, err := net.SplitHostPort(address); address != "" && (err != nil || !legalPort(port)) {
+			return usagef("--%s %q is no address; give host:port, such as 127.0.0.1:8080", name, address)
 		}
 	}
 	if err := c.kafkaSettings.check(c.Brokers); err != nil {
@@ -36,6 +37,12 @@ func (c *command) checkNames() error {
 	}
 	_, err := c.remoteSettings.options()
 	return err
+}
+
+// legalPort says that text is the number of a port; 0 is one that is free.
+func legalPort(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 16)
+	return err == nil
 }
 
 // appID is the application's id: the one asked for, a fresh one for a single count, or the application's own.

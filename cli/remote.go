@@ -28,6 +28,9 @@ func (r *remoteSettings) options() (all []remote.Option, err error) {
 		return nil, nil
 	}
 	if r.RemoteToken != "" {
+		if err := remote.Check("127.0.0.1:0", remote.WithToken(string(r.RemoteToken))); err != nil {
+			return nil, &UsageError{Detail: "--remote-token cannot be used: " + err.Error(), Cause: err}
+		}
 		all = append(all, remote.WithToken(string(r.RemoteToken)))
 	}
 	if r.RemoteAdvertised != "" {

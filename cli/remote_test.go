@@ -48,7 +48,7 @@ func TestRemoteNeedsAGuard(t *testing.T) {
 		"--remote 0.0.0.0:7000":                                               "nothing says who may ask",
 		"--remote :7000":                                                      "--remote-token",
 		"--remote 192.0.2.1:7000 --remote-token short":                        "16 or more",
-		"--remote nowhere":                                                    "is not host:port",
+		"--remote nowhere":                                                    "give host:port",
 		"--remote-token " + secret:                                            "say nothing without --remote",
 		"--remote 127.0.0.1:0 --remote-cert " + cert:                          "go together",
 		"--remote 127.0.0.1:0 --remote-ca " + cert:                            "go together",

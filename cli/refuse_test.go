@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// badValues are values that a setting cannot have, by its kind. A setting that takes any text has none.
+func badValues(f *kong.Flag) []string {
+	switch f.Target.Interface().(type) {
+	case time.Duration:
+		return []string{"", "soon", "5", "-1s", "0s"}
+	case slog.Level:
+		return []string{"", "loud"}
+	}
+	switch {
+	case f.Enum != "":
+		return []string{"", "nonsense"}
+	case f.Target.Kind() == reflect.Bool:
+		return []string{"maybe", "2"}
+	case f.Target.Kind() == reflect.Int:
+		return []string{"", "many", "1.5", "0", "-1", "2000", "99999999999999999999"}
+	case f.PlaceHolder == "HOST:PORT":
+		return []string{"nowhere", ":", "host:port", "127.0.0.1:1:1", "127.0.0.1:99999", "127.0.0.1:-1"}
+	case f.PlaceHolder == "FILE":
+		return []string{"/absent", "/"}
+	case f.Name == "app":
+		return []string{"a/b", "..", strings.Repeat("x", 101)}
+	case f.Name == "remote-token":
+		return []string{"short"}
+	}
+	return nil
+}
+
+// anyText are the settings of "run" that take any text.
+var anyText = []string{"state-dir", "kafka-server-name", "kafka-user", "kafka-password"}
+
+// companions are settings without which another one says nothing.
+var companions = map[string][]string{
+	"kafka-cert": {"MILLRACE_KAFKA_KEY=/absent"}, "kafka-key": {"MILLRACE_KAFKA_CERT="}, "kafka-password-file": {"MILLRACE_KAFKA_USER=me"},
+	"remote-token": {"MILLRACE_REMOTE=127.0.0.1:0"}, "remote-cert": {"MILLRACE_REMOTE=127.0.0.1:0", "MILLRACE_REMOTE_KEY=/absent"},
+	"remote-key": {"MILLRACE_REMOTE=127.0.0.1:0", "MILLRACE_REMOTE_CERT="}, "remote-ca": {"MILLRACE_REMOTE=127.0.0.1:0", "MILLRACE_REMOTE_CERT=", "MILLRACE_REMOTE_KEY="},
+	"remote-advertised": {"MILLRACE_REMOTE=127.0.0.1:0"},
+}
+
+// allowing are the beginnings of what says what would be right.
+var allowing = []string{"; give ", " give ", "must be one of", "use ", "go together"}
+
+// Every value that a setting cannot have, from every layer, is one sentence that names the setting and what is allowed, and
+// exit code 2. The values come from the grammar: a flag that is new is tried, or has to be named above.
+func TestEveryBadValueIsOneSentence(t *testing.T) {
+	cert, key := certified(t)
+	for _, f := range verbFlags(t, "run") {
+		if (badValues(f) == nil) != slices.Contains(anyText, f.Name) {
+			t.Errorf("nobody knows what --%s refuses", f.Name)
+		}
+		variable := envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")) + "="
+		base := []string{"MILLRACE_BROKERS=a:1"}
+		for _, c := range companions[f.Name] {
+			switch {
+			case strings.HasSuffix(c, "CERT="):
+				c += cert
+			case strings.HasSuffix(c, "KEY="):
+				c += key
+			}
+			base = append(base, c)
+		}
+		for _, v := range badValues(f) {
+			refused(t, f.Name, v, commanded(t, append(base, variable+v), "check"))
+			refused(t, f.Name, v, commanded(t, base, "check", "--"+f.Name+"="+v))
+		}
+	}
+}
+
+func refused(t *testing.T, name, value string, got outcome) {
+	t.Helper()
+	says := func(words []string) bool {
+		for _, w := range words {
+			if strings.Contains(got.err, w) {
+				return true
+			}
+		}
+		return false
+	}
+	if got.code != exitUsage || got.out != "" || strings.Count(got.err, "\n") != 1 || !strings.Contains(got.err, "--"+name) || !says(allowing) {
+		t.Errorf("--%s %q: code %d, %s", name, value, got.code, got.err)
+	}
+}
+
+// What YAML can say and a setting cannot be.
+func TestFileValuesOfTheWrongShape(t *testing.T) {
+	for file, says := range map[string]string{
+		"app:\n":         "--app has no value in the configuration file",
+		"state-dir: [a]": "--state-dir has a list in the configuration file",
+		"threads: many":  "give a whole number",
+		"app: {a: b}":    `there is no setting "app.a"`,
+		"leave: perhaps": "give true or false",
+	} {
+		code, out, complaints := checked(t, "brokers: [a:1]\n"+file, nil)
+		if code != exitUsage || out != "" || !strings.Contains(complaints, says) || strings.Count(complaints, "\n") != 1 {
+			t.Errorf("%s: %d %s, want %q", file, code, complaints, says)
+		}
+	}
+}
