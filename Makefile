@@ -117,3 +117,9 @@ soak:
 .PHONY: faults
 faults:
 	GO=$(GO) internal/sim/faults.sh $(ROW)
+
+# Looks at a node's live page in a real Chromium: a thread dies, and the page shows it. Without a browser it is skipped and says so;
+# MILLRACE_BROWSER names one that is not in the path. IMAGES=docs/images writes the pictures of docs/page.md anew.
+.PHONY: test-page
+test-page:
+	MILLRACE_IMAGES=$(if $(IMAGES),$(abspath $(IMAGES))) $(GO) test -tags browser -count=1 -timeout 5m -v -run '^TestPageInABrowser$$' ./page

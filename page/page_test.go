@@ -233,7 +233,7 @@ func TestPageShowsThePicture(t *testing.T) {
 	d := parse(t, get(t, page.Handler(everything(lifecycle.NodeRebalancing), &answering{}), "/"))
 	for id, wants := range map[string][]string{
 		"tree":        {"thread-1 ◐ REBALANCING stuck disk-full thread, incarnation 2, restarts 1, 3 waiting, since 22:13:20.000, starts again at", "Last cause: broken", "task-0_0 ● RUNNING quarantined"},
-		"partitions":  {"2 of 4 are on this node", "thread-1, here", "1\u202f234\u202f567", "2.2/s", "75 % of 400 records, 150/s, 1m1s left", "Record lines-3 offset 41 has failed 2 times", "there:1 elsewhere", "not known"},
+		"partitions":  {"2 of 4 are on this node", "thread-1, here", "1\u202f234\u202f567", "2.2/s", "75 % of 400 records, 150/s, 1m1s left", "Record lines-3 offset 41 has failed 2 times", "there:1 not here", "not known"},
 		"topology":    {"tasks 0_*", "2 here, 2.2/s", "counts"},
 		"transitions": {"/app/thread-1 RUNNING → ◐ REBALANCING stuck incarnation 2", "gone"},
 	} {

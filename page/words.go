@@ -52,7 +52,7 @@ func (p *Picture) Said() string {
 		if n := restores(p); n > 0 {
 			return "It is restoring " + strconv.Itoa(n) + " of its partitions; those that are done already answer."
 		}
-		return "It is starting, or its group gives out tasks anew. What runs goes on."
+		return "It is starting, its group gives out tasks anew, or a thread is being replaced. What runs goes on."
 	case lifecycle.NodeRunning:
 		return "It processes, and answers questions."
 	case lifecycle.NodePendingShutdown:
