@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace-io/millrace/cli"
 )
 
 // certified writes a certificate for 127.0.0.1 that signs itself, and its key.
@@ -66,11 +69,13 @@ func TestProgramKnowsItsCallers(t *testing.T) {
 		{13, "wants a bearer token", "", []string{"stores"}},
 		{13, "wants a bearer token", reader + "x", []string{"stores"}},
 	} {
-		r := run(t, "demo", append(c.args, "--addr", base, "--ca", cert, "--token", c.token)...)
-		if r.code != c.code || !strings.Contains(r.out+r.err, c.says) {
-			t.Errorf("%v with %q: %d %s%s", c.args, c.token, r.code, r.out, r.err)
+		var told bytes.Buffer
+		code := cli.Run(t.Context(), demo(), cli.Process{Args: append(c.args, "--addr", base, "--ca", cert, "--token", c.token),
+			Environ: patient, In: strings.NewReader(""), Out: &told, Err: &told})
+		if code != c.code || !strings.Contains(told.String(), c.says) {
+			t.Errorf("%v with %q: %d %s", c.args, c.token, code, &told)
 		}
-		all.WriteString(r.out + r.err)
+		all.WriteString(told.String())
 	}
 	p.end()
 	out, _ := p.out.read()
