@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
+	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/topology"
 )
 
@@ -33,6 +35,10 @@ type App struct {
 	Demo *Demo
 	// Partitions is how many partitions the topics have that "dev" creates because they are missing; 0 means 4.
 	Partitions int32
+	// Routes are an interface of the application's own at --listen, by patterns of http.ServeMux, which come before the node's
+	// own paths; nil is none. It gets the node, to be asked. With --listen-tokens callers need the right to read every store.
+	// What other processes reach at --remote stays the node's.
+	Routes func(c query.Client) map[string]http.Handler
 }
 
 // build is what the application called id computes, bound to it.

@@ -152,6 +152,9 @@ func external(t *topology.Topology) (topics []string) {
 			add(sink.Topic, sink.Internal)
 		}
 	}
+	if dead := t.Handlers().DeadLetterTopic; dead != "" {
+		add(dead, false)
+	}
 	return topics
 }
 
@@ -240,7 +243,7 @@ func (s *session) start() {
 		}
 	}()
 	s.closing(func() error { stop(); <-watched; return nil })
-	stopServer := serve(s.listener, s.guarded, s.node.Handler())
+	stopServer := serve(s.listener, s.guarded, s.app.handler(s.node, s.guarded.tokens != nil))
 	s.closing(func() error { stopServer(s.halt.abandoned); return nil })
 }
 

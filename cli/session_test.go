@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace-io/millrace/kafka"
 	"github.com/millrace-io/millrace/lifecycle"
+	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/record/codec"
 	"github.com/millrace-io/millrace/topology"
@@ -34,6 +35,7 @@ func testApp() App {
 
 // fakeWorld is a cluster in memory and a node that counts nothing.
 type fakeWorld struct {
+	query.Client // nobody asks it
 	fakeLog
 	settings nodeSettings
 	created  []string

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/kafka"
 	"github.com/millrace-io/millrace/lifecycle"
+	"github.com/millrace-io/millrace/query"
 	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/topology"
 )
@@ -85,6 +86,7 @@ type sink interface {
 
 // node is a millrace.Node as the verbs need it.
 type node interface {
+	query.Client
 	Run(ctx context.Context) error
 	Ready(ctx context.Context) error
 	// Shutdown commits, closes and, if leave is set, leaves the group.
