@@ -55,6 +55,8 @@ var rules = []rule{
 	{room: "exposition", theirs: []string{"otel", "exporters", "prometheus"}},
 	{room: "cli", ours: []string{"*", "cli", "exposition"}},
 	{room: "cmd", ours: []string{"*", "cli", "exposition"}},
+	// The actor program that asks a node knows the messages only.
+	{room: "examples/remotequery", ours: []string{"cli", "topology", "record", "query/querypb"}, theirs: []string{"protoactor"}},
 	{room: "examples", ours: []string{"*", "cli", "exposition"}},
 	// The public test kit: nothing imports it but tests. Its driver has tasks and stores of its own.
 	{room: "millracetest", ours: []string{"*", "internal/plan"}, theirs: []string{"pebble", "protoactor"}},
