@@ -12,9 +12,6 @@ import (
 // named matches, in backquotes, what looks like a directory or a file of ours.
 var named = regexp.MustCompile("`([a-z][a-zA-Z0-9_.-]*(?:/[a-zA-Z0-9_.-]+)*(?:/|\\.go|\\.md))`")
 
-// linked matches the target of a Markdown link within the repository.
-var linked = regexp.MustCompile(`\]\(([a-zA-Z][^):#]*)[)#]`)
-
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
@@ -38,12 +35,6 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 			names++
 			if !slices.ContainsFunc(paths, func(p string) bool { return isOrHolds("/"+p, "/"+m[1]) }) {
 				t.Errorf("%s names %s, which is not there", document, m[1])
-			}
-		}
-		for _, m := range linked.FindAllStringSubmatch(text, -1) {
-			names++
-			if _, err := os.Stat(filepath.Join(root, filepath.Dir(document), m[1])); err != nil {
-				t.Errorf("%s links to %s: %v", document, m[1], err)
 			}
 		}
 	}
