@@ -27,7 +27,7 @@ func (real) Claims(ctx context.Context, at kafka.Config, topic string) (claimLog
 		return nil, err
 	}
 	l := &realClaims{cluster: c, at: record.TopicPartition{Topic: topic}}
-	if err = c.Create(ctx, []string{topic}, 1); err == nil {
+	if _, err = c.Create(ctx, []string{topic}, 1); err == nil {
 		l.sink, err = c.Sink(topic)
 	}
 	if err == nil {

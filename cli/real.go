@@ -73,10 +73,10 @@ type realCluster struct {
 func (c *realCluster) Close() error { c.admin.Close(); return nil }
 
 // Create implements cluster.
-func (c *realCluster) Create(ctx context.Context, topics []string, partitions int32) error {
+func (c *realCluster) Create(ctx context.Context, topics []string, partitions int32) ([]string, error) {
 	have, err := c.admin.Topics(ctx, topics...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var specs []kafka.TopicSpec
 	for _, t := range topics {
@@ -84,7 +84,7 @@ func (c *realCluster) Create(ctx context.Context, topics []string, partitions in
 			specs = append(specs, kafka.TopicSpec{Name: t, Partitions: partitions, Replication: -1})
 		}
 	}
-	return c.admin.CreateTopics(ctx, specs)
+	return c.admin.CreateMissing(ctx, specs)
 }
 
 // Delete implements cluster.

@@ -31,6 +31,7 @@ type session struct {
 	inputs   []input
 	topology *topology.Topology
 	cluster  cluster
+	made     []string // topics outside of the application that were not there before
 	node     node
 	listener net.Listener
 	guarded  guard
@@ -128,7 +129,8 @@ func (s *session) openTopics() error {
 	if s.passing() {
 		s.closing(s.deleteTopics)
 	}
-	if err := s.cluster.Create(s.halt.stopping, topics, n); err != nil {
+	var err error
+	if s.made, err = s.cluster.Create(s.halt.stopping, topics, n); err != nil {
 		if s.halt.stopping.Err() != nil {
 			return errInterrupted
 		}

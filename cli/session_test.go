@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -39,6 +40,7 @@ type fakeWorld struct {
 	fakeLog
 	settings nodeSettings
 	created  []string
+	there    string // what the names of topics end in that are there before
 	deleted  []string
 	undelete error // what Delete returns
 	claims   sharedMarks
@@ -70,9 +72,9 @@ func (w *fakeWorld) Node(_ string, _ *topology.Topology, s nodeSettings) (node, 
 	return fakeNode{w}, nil
 }
 
-func (w *fakeWorld) Create(_ context.Context, topics []string, _ int32) error {
-	w.created = topics
-	return nil
+func (w *fakeWorld) Create(_ context.Context, topics []string, _ int32) ([]string, error) {
+	w.created = slices.DeleteFunc(slices.Clone(topics), func(t string) bool { return w.there != "" && strings.HasSuffix(t, w.there) })
+	return w.created, nil
 }
 
 func (w *fakeWorld) Delete(_ context.Context, topics []string) error {
@@ -271,8 +273,14 @@ func TestOnceDeletesTheTopicsOfAFreshCount(t *testing.T) {
 		}
 	}
 	w := newWorld()
-	w.undelete = errors.New("not authorised")
+	w.there = "-in"
 	got := runFake(t, w, "", nil, "dev", "--once", "--brokers", "h:1")
+	if got.code != 0 || len(w.deleted) != 2 || slices.ContainsFunc(w.deleted, func(topic string) bool { return strings.HasSuffix(topic, "-in") }) {
+		t.Errorf("with an input that was there: %q were deleted; %+v", w.deleted, got)
+	}
+	w = newWorld()
+	w.undelete = errors.New("not authorised")
+	got = runFake(t, w, "", nil, "dev", "--once", "--brokers", "h:1")
 	if got.code != 0 || !strings.Contains(got.err, "stay on the cluster (not authorised)") || !strings.Contains(got.err, w.deleted[0]) {
 		t.Errorf("%+v", got)
 	}

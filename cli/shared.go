@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,10 +18,11 @@ func (s *session) passing() bool { return s.dev && s.once && s.App == "" && len(
 // private says that no other process can feed this application.
 func (s *session) private() bool { return len(s.Brokers) == 0 || s.passing() }
 
-// deleteTopics deletes what a passing session has made. Its group goes with them: the last member has left it, the broker
+// deleteTopics deletes what a passing session has made, and nothing that was there before: a topology of a user's own names topics
+// that are somebody's. Its group goes with them: the last member has left it, the broker
 // forgets the offsets of topics that are deleted, and a group with neither is removed at the broker's next round.
 func (s *session) deleteTopics() error {
-	topics := append(external(s.topology), internal(s.id, s.topology)...)
+	topics := append(slices.Clone(s.made), internal(s.id, s.topology)...)
 	ctx, cancel := context.WithTimeout(s.halt.abandoned, 15*time.Second)
 	defer cancel()
 	if err := s.cluster.Delete(ctx, topics); err != nil {

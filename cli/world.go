@@ -62,8 +62,9 @@ func (s *nodeSettings) node() ([]millrace.Option, error) {
 // cluster is a Kafka cluster as the feed needs it. It belongs to one goroutine.
 type cluster interface {
 	io.Closer
-	// Create makes the topics that are missing. It fails with the broker's reason, or if ctx ends before it answers.
-	Create(ctx context.Context, topics []string, partitions int32) error
+	// Create makes the topics that are missing, and returns those that it has made, of which nobody else has anything yet. It
+	// fails with the broker's reason, or if ctx ends before it answers.
+	Create(ctx context.Context, topics []string, partitions int32) (made []string, err error)
 	// Delete deletes topics; ones that do not exist are passed over. It fails with the broker's reason, or if ctx ends
 	// before it answers.
 	Delete(ctx context.Context, topics []string) error

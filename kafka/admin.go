@@ -151,19 +151,31 @@ func controllerCall[T any](ctx context.Context, a *Admin, op broker.Op, request 
 // it meanwhile (36), is checked: partition count and clean-up policy must fit, else the error is Fatal and its cause a
 // *TopicMismatchError.
 func (a *Admin) CreateTopics(ctx context.Context, specs []TopicSpec) error {
+	_, err := a.CreateMissing(ctx, specs)
+	return err
+}
+
+// CreateMissing is CreateTopics for a caller that will delete what it has made: made are the topics that were not there before
+// and that nobody else has made meanwhile. After an error it has those that are known to be made by this call.
+func (a *Admin) CreateMissing(ctx context.Context, specs []TopicSpec) (made []string, err error) {
 	missing, err := a.CheckTopics(ctx, specs)
 	if err != nil || len(missing) == 0 {
-		return err
+		return nil, err
 	}
 	var raced []TopicSpec
 	if err := retry(ctx, func() (err error) { raced, err = a.create(ctx, missing); return err }); err != nil {
-		return err
+		return nil, err
+	}
+	for _, s := range missing {
+		if !slices.ContainsFunc(raced, func(r TopicSpec) bool { return r.Name == s.Name }) {
+			made = append(made, s.Name)
+		}
 	}
 	if err := a.writable(ctx, missing); err != nil {
-		return err
+		return made, err
 	}
 	_, err = a.CheckTopics(ctx, raced)
-	return err
+	return made, err
 }
 
 // CheckTopics gives the topics that are not there, and makes none. Its error is about those that are, and do not fit, as
