@@ -45,7 +45,7 @@ func (m moody) Decode(b []byte) (string, error) {
 	case "slip":
 		m.slip.Do(func() { err = errUnreadable })
 	case "block":
-		<-m.child.block(s)
+		m.child.hold(s)
 	}
 	if err != nil {
 		return "", err

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -51,7 +52,7 @@ func TestMatrixNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &matrixChild{blocks: map[string]chan struct{}{}}
+	c := &matrixChild{blocks: map[string]chan struct{}{}, held: map[string]bool{}}
 	if c.node, err = millrace.New(s.App, c.topology(t, &s), s.options(l.Addr().String())...); err != nil {
 		t.Fatal(err)
 	}
@@ -75,9 +76,26 @@ func (s matrixNode) options(endpoint string) []millrace.Option {
 type matrixChild struct {
 	node *millrace.Node
 	slip sync.Once
-	// mu protects blocks, one for each line that begins with "block", closed when it may go on.
+	// mu protects blocks, one for each line that begins with "block", closed when it may go on, and which of them have come.
 	mu     sync.Mutex
 	blocks map[string]chan struct{}
+	held   map[string]bool
+}
+
+// hold waits until the line may go on.
+func (c *matrixChild) hold(line string) {
+	block := c.block(line)
+	c.mu.Lock()
+	c.held[line] = true
+	c.mu.Unlock()
+	<-block
+}
+
+// holding are the lines that have come to be held.
+func (c *matrixChild) holding() map[string]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.held)
 }
 
 func (c *matrixChild) block(line string) chan struct{} {
@@ -106,7 +124,7 @@ func (c *matrixChild) topology(t *testing.T, s *matrixNode) *topology.Topology {
 		case r.Value == "slip":
 			c.slip.Do(func() { panic("a slip") })
 		case strings.HasPrefix(r.Value, "block"):
-			<-c.block(r.Value)
+			c.hold(r.Value)
 		}
 		return true
 	}), matrixCounts)
@@ -125,13 +143,14 @@ type matrixStatus struct {
 	State   string
 	Owned   int
 	Threads map[string]matrixThread
+	Held    map[string]bool
 }
 
 func (c *matrixChild) door() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /ask/", c.node.Handler())
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		json.NewEncoder(w).Encode(matrixStatus{c.node.State().String(), len(c.node.Owned()), asMatrixThreads(c.node.Threads())})
+		json.NewEncoder(w).Encode(matrixStatus{c.node.State().String(), len(c.node.Owned()), asMatrixThreads(c.node.Threads()), c.holding()})
 	})
 	mux.HandleFunc("POST /run", func(http.ResponseWriter, *http.Request) { go c.node.Run(context.Background()) })
 	mux.HandleFunc("POST /shutdown", func(http.ResponseWriter, *http.Request) { go c.node.Shutdown(context.Background()) })

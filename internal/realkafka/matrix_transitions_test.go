@@ -255,9 +255,16 @@ func (s *scene) elsewhereWhileRestoring() {
 	s.moves("REBALANCING")
 }
 
+// block has a thread held in a record of partition 0.
+func (s *scene) block() {
+	s.t.Helper()
+	s.say(0, "block", matrixKeys(0)[0])
+	s.node.awaitStatus("is held in the record", func(st matrixStatus) bool { return st.Held["block"] })
+}
+
 // stopping is held in a record that is being processed.
 func (s *scene) stopping() {
-	s.say(0, "block", matrixKeys(0)[0])
+	s.block()
 	s.node.do("/shutdown")
 	s.awaitState("PENDING_SHUTDOWN")
 }
@@ -274,7 +281,7 @@ func (s *scene) failed()  { s.failedWith(func(*scene) {}) }
 func (s *scene) failingWith(hold func(*scene)) {
 	s.spread(ends)
 	hold(s)
-	s.say(0, "block", matrixKeys(0)[0])
+	s.block()
 	s.say(1, "poison", matrixKeys(1)[0])
 	s.awaitState("PENDING_ERROR")
 }
