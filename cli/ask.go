@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,30 +76,12 @@ func (a asking) open() (*asker, error) {
 	if a.Timeout <= 0 {
 		return nil, usagef("--timeout %s is not above zero; give a time such as 5s", a.Timeout)
 	}
-	secure, err := a.tls()
+	secure, err := tlsFlags{"ca", "cert", "cert-key"}.client(a.CA, a.Cert, a.CertKey)
 	if err != nil {
 		return nil, err
 	}
 	out.client = &http.Client{Transport: &http.Transport{TLSClientConfig: secure}}
 	return out, nil
-}
-
-func (a asking) tls() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if a.CA != "" {
-		var err error
-		if c.RootCAs, err = certificates("ca", a.CA); err != nil {
-			return nil, err
-		}
-	}
-	if a.Cert+a.CertKey != "" {
-		pair, err := pairFlags{"cert", "cert-key"}.read(a.Cert, a.CertKey)
-		if err != nil {
-			return nil, err
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
 }
 
 func (a *asker) close() { a.client.CloseIdleConnections() }

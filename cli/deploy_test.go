@@ -33,16 +33,7 @@ func deployed(t *testing.T, name string) string {
 // flagsOfRun checks that words are a command line of "run" whose flags there are, and gives the flags' values.
 func flagsOfRun(t *testing.T, words []string) map[string]string {
 	t.Helper()
-	parser, err := kong.New(&grammar{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	known := parser.Model.Flags
-	for _, verb := range parser.Model.Children {
-		if verb.Name == "run" {
-			known = append(known, verb.Flags...)
-		}
-	}
+	known := verbFlags(t, "run")
 	if len(words) == 0 || words[0] != "run" {
 		t.Fatal(words, "is not run")
 	}

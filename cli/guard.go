@@ -3,10 +3,8 @@ package cli
 import (
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
-	"os"
 
 	"github.com/millrace-io/millrace/query/httpapi"
 	"github.com/millrace-io/millrace/query/remote"
@@ -60,29 +58,14 @@ func (s *settings) checkAdvertised() error {
 
 // tls is nil without certificates.
 func (l *listenSettings) tls() (*tls.Config, error) {
-	switch {
-	case l.ListenCert+l.ListenKey+l.ListenCA == "":
-		return nil, nil
-	case l.ListenCert == "" || l.ListenKey == "":
-		return nil, usagef("--listen-cert and --listen-key go together, and --listen-ca needs both; give the files of this node's certificate and key")
+	c, err := tlsFlags{"listen-ca", "listen-cert", "listen-key"}.server(l.ListenCA, l.ListenCert, l.ListenKey)
+	if c != nil {
+		c.NextProtos = []string{"http/1.1"}
 	}
-	if info, err := os.Stat(l.ListenKey); err == nil {
-		if err := httpapi.Private(info); err != nil {
-			return nil, &UsageError{Detail: fmt.Sprintf("--listen-key %s: %v", l.ListenKey, err), Cause: err}
-		}
-	}
-	pair, err := tls.LoadX509KeyPair(l.ListenCert, l.ListenKey)
-	if err != nil {
-		return nil, &UsageError{Detail: fmt.Sprintf("--listen-cert and --listen-key cannot be used: %v", err), Cause: err}
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}
-	if l.ListenCA != "" {
-		if c.ClientCAs, err = certificates("--listen-ca", l.ListenCA); err != nil {
-			return nil, err
-		}
+	if c != nil && c.ClientCAs != nil {
 		c.ClientAuth = tls.RequireAndVerifyClientCert
 	}
-	return c, nil
+	return c, err
 }
 
 // listener encrypts what comes in at l, which is limited already: a handshake takes a place too.

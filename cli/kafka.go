@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"crypto/tls"
 	"errors"
 	"net"
 	"strings"
@@ -35,33 +34,16 @@ func (k *kafkaSettings) encrypted() bool {
 func (k *kafkaSettings) config(brokers []string) (c kafka.Config, err error) {
 	c = kafka.Config{Brokers: brokers, ClientID: "millrace-cli"}
 	if k.encrypted() {
-		if c.TLS, err = k.tls(); err != nil {
+		if c.TLS, err = (tlsFlags{"kafka-ca", "kafka-cert", "kafka-key"}).client(k.KafkaCA, k.KafkaCert, k.KafkaKey); err != nil {
 			return c, err
 		}
+		c.TLS.ServerName = k.KafkaServerName
 	}
 	password, err := k.password()
 	if err != nil || k.KafkaUser == "" {
 		return c, err
 	}
 	c.Mechanism, c.User, c.Password = k.KafkaMechanism, k.KafkaUser, string(password)
-	return c, nil
-}
-
-func (k *kafkaSettings) tls() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: k.KafkaServerName}
-	if k.KafkaCA != "" {
-		var err error
-		if c.RootCAs, err = certificates("kafka-ca", k.KafkaCA); err != nil {
-			return nil, err
-		}
-	}
-	if k.KafkaCert+k.KafkaKey != "" {
-		pair, err := pairFlags{"kafka-cert", "kafka-key"}.read(k.KafkaCert, k.KafkaKey)
-		if err != nil {
-			return nil, err
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
 	return c, nil
 }
 

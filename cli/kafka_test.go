@@ -115,6 +115,11 @@ func TestKafkaSettingsThatCannotBeUsed(t *testing.T) {
 	_, other := certified(t)
 	text, dir := passwordFile(t, "no PEM\n"), t.TempDir()
 	sealed := passwordFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("x")})))
+	private, err := os.ReadFile(key)
+	open := filepath.Join(dir, "open.pem")
+	if err != nil || os.WriteFile(open, private, 0o644) != nil {
+		t.Fatal(err)
+	}
 	for args, says := range map[string]string{
 		"--kafka-ca " + cert + " --kafka-cert " + cert + " --kafka-key " + key: "",
 		"--kafka-tls --kafka-server-name kafka.example":                        "",
@@ -130,10 +135,12 @@ func TestKafkaSettingsThatCannotBeUsed(t *testing.T) {
 		"--kafka-cert " + cert + " --kafka-key " + text:                                     "--kafka-key " + text + " holds no private key",
 		"--kafka-cert " + cert + " --kafka-key " + other:                                    "cannot be used together (tls: private key does not match public key)",
 		"--kafka-cert " + cert + " --kafka-key /absent":                                     "--kafka-key /absent cannot be read",
+		"--kafka-cert " + cert + " --kafka-key " + open:                                     "--kafka-key " + open + " cannot be read (others may read it: its mode is 0644; chmod 600 makes it private)",
+		"--kafka-user me --kafka-password-file " + open:                                     "chmod 600 makes it private",
 		"--kafka-mechanism GSSAPI":                                                          "--kafka-mechanism must be one of",
 		"--kafka-user me":                                                                   `--kafka-user "me" has no password; give it in MILLRACE_KAFKA_PASSWORD`,
 		"--kafka-password-file " + text:                                                     "say nothing without --kafka-user",
-		"--kafka-user me --kafka-password-file /absent":                                     "--kafka-password-file /absent cannot be read (no such file or directory); give a file that holds the password alone",
+		"--kafka-user me --kafka-password-file /absent":                                     "--kafka-password-file /absent cannot be read (no such file or directory); give a file that holds the secret alone",
 		"--kafka-user me --kafka-password-file /dev/zero":                                   "cannot be read (it has more than 65536 bytes)",
 		"--kafka-user me --kafka-password-file /dev/null":                                   "/dev/null is empty",
 		"--kafka-user me --kafka-password-file " + cert:                                     "holds more than one line",

@@ -30,12 +30,51 @@ func certificates(flag, path string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// pairFlags are the two flags that name a certificate and its key.
-type pairFlags struct{ cert, key string }
+// tlsFlags are the three flags that name authorities, a certificate and its key, for one kind of connection.
+type tlsFlags struct{ ca, cert, key string }
 
-// read gives the certificate with its key. Both files are looked at by themselves first, so that the error is about the
+// read gives what the files of the flags hold; nil for what is not named.
+func (f tlsFlags) read(ca, cert, key string) (trusted *x509.CertPool, own []tls.Certificate, err error) {
+	if ca != "" {
+		if trusted, err = certificates(f.ca, ca); err != nil {
+			return nil, nil, err
+		}
+	}
+	if cert+key == "" {
+		return trusted, nil, nil
+	}
+	pair, err := f.pair(cert, key)
+	return trusted, []tls.Certificate{pair}, err
+}
+
+// server is for a listener: nil if nothing is named. One of the authorities has to have signed the certificates of callers, if
+// there are any.
+func (f tlsFlags) server(ca, cert, key string) (*tls.Config, error) {
+	switch {
+	case ca+cert+key == "":
+		return nil, nil
+	case cert == "" || key == "":
+		return nil, usagef("--%s and --%s go together, and --%s needs both; give the files of this node's certificate and key", f.cert, f.key, f.ca)
+	}
+	trusted, own, err := f.read(ca, cert, key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: own, ClientCAs: trusted}, nil
+}
+
+// client is for connections to others. Without authorities it trusts those of this machine.
+func (f tlsFlags) client(ca, cert, key string) (*tls.Config, error) {
+	trusted, own, err := f.read(ca, cert, key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: own, RootCAs: trusted}, nil
+}
+
+// pair gives the certificate with its key. Both files are looked at by themselves first, so that the error is about the
 // right one.
-func (f pairFlags) read(certPath, keyPath string) (pair tls.Certificate, err error) {
+func (f tlsFlags) pair(certPath, keyPath string) (pair tls.Certificate, err error) {
 	if certPath == "" || keyPath == "" {
 		return pair, usagef("--%s and --%s go together; give the files of a certificate and of its key", f.cert, f.key)
 	}
@@ -43,7 +82,7 @@ func (f pairFlags) read(certPath, keyPath string) (pair tls.Certificate, err err
 	if err != nil {
 		return pair, err
 	}
-	key, err := readFile(f.key, keyPath, keyForm, longestPEM)
+	key, err := readPrivate(f.key, keyPath, keyForm, longestPEM)
 	if err != nil {
 		return pair, err
 	}

@@ -82,15 +82,8 @@ func TestEveryBadValueIsOneSentence(t *testing.T) {
 
 func refused(t *testing.T, name, value string, got outcome) {
 	t.Helper()
-	says := func(words []string) bool {
-		for _, w := range words {
-			if strings.Contains(got.err, w) {
-				return true
-			}
-		}
-		return false
-	}
-	if got.code != exitUsage || got.out != "" || strings.Count(got.err, "\n") != 1 || !strings.Contains(got.err, "--"+name) || !says(allowing) {
+	allowed := slices.ContainsFunc(allowing, func(word string) bool { return strings.Contains(got.err, word) })
+	if got.code != exitUsage || got.out != "" || strings.Count(got.err, "\n") != 1 || !strings.Contains(got.err, "--"+name) || !allowed {
 		t.Errorf("--%s %q: code %d, %s", name, value, got.code, got.err)
 	}
 }

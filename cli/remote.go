@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
@@ -36,11 +35,12 @@ func (r *remoteSettings) options() (all []remote.Option, err error) {
 	if r.RemoteAdvertised != "" {
 		all = append(all, remote.WithAdvertised(r.RemoteAdvertised))
 	}
-	if r.RemoteCert+r.RemoteKey+r.RemoteCA != "" {
-		c, err := r.tls()
-		if err != nil {
-			return nil, err
-		}
+	c, err := tlsFlags{"remote-ca", "remote-cert", "remote-key"}.server(r.RemoteCA, r.RemoteCert, r.RemoteKey)
+	if err != nil {
+		return nil, err
+	}
+	if c != nil {
+		c.RootCAs = c.ClientCAs // this node connects to others too
 		all = append(all, remote.WithTLS(c))
 	}
 	return all, r.guarded(remote.Check(r.Remote, all...))
@@ -55,22 +55,4 @@ func (r *remoteSettings) guarded(err error) error {
 		return &UsageError{Detail: fmt.Sprintf("other machines can reach --remote %s, and nothing says who may ask; give --remote-token, or --remote-cert, --remote-key and --remote-ca (mutual TLS), or an address of 127.0.0.1", r.Remote), Cause: err}
 	}
 	return &UsageError{Detail: fmt.Sprintf("--remote %s cannot be used: %s", r.Remote, strings.ReplaceAll(err.Error(), "WithAdvertised", "--remote-advertised")), Cause: err}
-}
-
-func (r *remoteSettings) tls() (*tls.Config, error) {
-	if r.RemoteCert == "" || r.RemoteKey == "" {
-		return nil, usagef("--remote-cert and --remote-key go together, and --remote-ca needs both; give the files of this node's certificate and key")
-	}
-	pair, err := pairFlags{"remote-cert", "remote-key"}.read(r.RemoteCert, r.RemoteKey)
-	if err != nil {
-		return nil, err
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
-	if r.RemoteCA != "" {
-		if c.ClientCAs, err = certificates("remote-ca", r.RemoteCA); err != nil {
-			return nil, err
-		}
-		c.RootCAs = c.ClientCAs
-	}
-	return c, nil
 }

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+
+	"github.com/millrace-io/millrace/query/httpapi"
 )
 
 // secret is text that no print shows, whatever the verb.
@@ -34,24 +36,45 @@ const longestSecret = 64 << 10
 
 // secretOf reads the file that a flag names: one line, whose end is no part of it. What the file holds is in no error.
 func secretOf(flag, path string) (secret, error) {
-	text, err := readFile(flag, path, "a file that holds the password alone", longestSecret)
+	text, err := readPrivate(flag, path, "a file that holds the secret alone", longestSecret)
 	if err != nil {
 		return "", err
 	}
 	line := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
 	if line == "" || strings.ContainsAny(line, "\r\n\x00") {
-		return "", usagef("--%s %s is empty or holds more than one line; give a file that holds the password alone", flag, path)
+		return "", usagef("--%s %s is empty or holds more than one line; give a file that holds the secret alone", flag, path)
 	}
 	return secret(line), nil
 }
 
 // readFile reads a file that a flag names. allowed says what may be there.
 func readFile(flag, path, allowed string, limit int64) ([]byte, error) {
+	return read(flag, path, allowed, limit, func(fs.FileInfo) error { return nil })
+}
+
+// readPrivate reads a file with a secret, which others may not read. A pipe or a device is whoever's has opened it.
+func readPrivate(flag, path, allowed string, limit int64) ([]byte, error) {
+	return read(flag, path, allowed, limit, func(info fs.FileInfo) error {
+		if !info.Mode().IsRegular() {
+			return nil
+		}
+		return httpapi.Private(info)
+	})
+}
+
+func read(flag, path, allowed string, limit int64, may func(fs.FileInfo) error) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, unreadable(flag, path, allowed, err)
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err == nil {
+		err = may(info)
+	}
+	if err != nil {
+		return nil, unreadable(flag, path, allowed, err)
+	}
 	b, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(b)) > limit {
 		err = fmt.Errorf("it has more than %d bytes", limit)

@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -69,9 +70,9 @@ func (q *question) path() string {
 			from, to = "key_from", "key_to"
 		}
 		q.bound(values, from, to)
-		return "/stores/" + store + "/" + orElse(windows, "range") + "?" + values.Encode()
+		return "/stores/" + store + "/" + cmp.Or(windows, "range") + "?" + values.Encode()
 	}
-	return "/stores/" + store + "/" + orElse(windows, "all") + "?" + values.Encode()
+	return "/stores/" + store + "/" + cmp.Or(windows, "all") + "?" + values.Encode()
 }
 
 // escape is a key as the last part of a path. A mux takes parts of dots out, unless they are escaped too.
@@ -90,13 +91,6 @@ func (q *question) bound(v url.Values, from, to string) {
 	if q.To != "" {
 		v.Set(to, q.To)
 	}
-}
-
-func orElse(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 // answer is what the HTTP interface said.
