@@ -18,13 +18,14 @@ import (
 
 // asking is what the verbs that ask a node have in common.
 type asking struct {
-	Addr    string        `help:"Node to ask: host:port, or https://host:port; by default 127.0.0.1:8080, where dev listens if it can." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
-	Output  string        `help:"Form of the answer: table or json." short:"o" enum:"table,json" default:"table"`
-	Timeout time.Duration `help:"Time to wait for the answer; an order is waited for 25s at least." default:"5s"`
-	Token   secret        `help:"Bearer token, if the node wants one." placeholder:"TOKEN"`
-	CA      string        `help:"PEM file with the certificates to trust." name:"ca" placeholder:"FILE"`
-	Cert    string        `help:"PEM file with this caller's certificate." placeholder:"FILE"`
-	CertKey string        `help:"PEM file with its key." placeholder:"FILE"`
+	Addr      string        `help:"Node to ask: host:port, or https://host:port; by default 127.0.0.1:8080, where dev listens if it can." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
+	Output    string        `help:"Form of the answer: table or json." short:"o" enum:"table,json" default:"table"`
+	Timeout   time.Duration `help:"Time to wait for the answer; an order is waited for 25s at least." default:"5s"`
+	Token     secret        `hidden:"" help:"Bearer token, if the node wants one."`
+	TokenFile string        `help:"File that holds alone the bearer token, if the node wants one; or give it in MILLRACE_TOKEN." placeholder:"FILE"`
+	CA        string        `help:"PEM file with the certificates to trust." name:"ca" placeholder:"FILE"`
+	Cert      string        `help:"PEM file with this caller's certificate." placeholder:"FILE"`
+	CertKey   string        `help:"PEM file with its key." placeholder:"FILE"`
 }
 
 // AskError is why a node gave no answer. It ends Run with an exit code by Retry: 10 here, 11 rediscover, 12 elsewhere,
@@ -75,6 +76,10 @@ func (a asking) open() (*asker, error) {
 	}
 	if a.Timeout <= 0 {
 		return nil, usagef("--timeout %s is not above zero; give a time such as 5s", a.Timeout)
+	}
+	var err error
+	if out.Token, err = a.Token.given("token", a.TokenFile); err != nil {
+		return nil, err
 	}
 	secure, err := tlsFlags{"ca", "cert", "cert-key"}.client(a.CA, a.Cert, a.CertKey)
 	if err != nil {

@@ -87,6 +87,11 @@ func loadFile(values *koanf.Koanf, path string, known []string) error {
 	return nil
 }
 
+// variable is the environment's name of a flag.
+func variable(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
 // flagOf turns MILLRACE_STATE_DIR into state-dir.
 func flagOf(name, value string) (string, any) {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "_", "-"), value

@@ -47,9 +47,9 @@ func reference(flags []*kong.Flag, known map[string]bool) string {
 			name += fmt.Sprintf(", `-%c`", f.Short)
 		}
 		if f.Hidden {
-			name, key, help = "", "", "Password of `--kafka-user`; refused as a flag and in the file."
+			name, key, help = "", "", help+" Refused as a flag and in the file."
 		}
-		fmt.Fprintf(&b, "| %s | `%s` | %s | %s | %s |\n", name, envPrefix+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")), key, initial, help)
+		fmt.Fprintf(&b, "| %s | `%s` | %s | %s | %s |\n", name, variable(f.Name), key, initial, help)
 	}
 	return b.String()
 }

@@ -24,8 +24,8 @@
 // What a caller may rely on:
 //
 //  1. Settings come from flags, then from environment variables (MILLRACE_STATE_DIR for --state-dir), then from a
-//     configuration file (--config or MILLRACE_CONFIG, YAML, keys named as the flags), then from defaults. The password
-//     for the brokers comes from the environment or a file of its own only, and nothing shows it.
+//     configuration file (--config or MILLRACE_CONFIG, YAML, keys named as the flags), then from defaults. Secrets, the
+//     password for the brokers and tokens, come from the environment or a file of their own only, and nothing shows them.
 //  2. The exit code is 0 for success, 1 for a failure and 2 for a mistake in the command line or the settings. A failure
 //     is one sentence on standard error that names the thing and the fix; never a stack trace. A question that a node does
 //     not answer ends with 10 if it may be asked again here, 11 if the owner must be found first (owners that a failure
@@ -43,6 +43,6 @@
 //     and no offset left then, is removed by the broker.
 //  6. A state directory is made with mode 0700. One that exists keeps its mode, and is told of if others may read it.
 //  7. --remote opens an address for other processes, which is what the other nodes name as the owner. On anything but
-//     loopback it needs --remote-token, or certificates by which callers are known.
+//     loopback it needs --remote-token-file, or certificates by which callers are known.
 //  8. Run never ends the process and handles no signals by itself; Main does both.
 package cli

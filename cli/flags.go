@@ -128,16 +128,18 @@ func (g *grammar) parser(options ...kong.Option) (*kong.Kong, error) {
 	return parser, nil
 }
 
-// secretsOf refuses a password that others can read.
+// secretsOf refuses secrets where others can read them.
 func secretsOf(ctx *kong.Context, l *layers) error {
-	const ways = "give it in MILLRACE_KAFKA_PASSWORD, or a file that holds it alone with --kafka-password-file"
 	for _, f := range ctx.Selected().Flags {
+		if _, ok := f.Target.Interface().(secret); !ok {
+			continue
+		}
+		ways := fmt.Sprintf("give it in %s, or a file that holds it alone with --%s-file", variable(f.Name), f.Name)
 		switch {
-		case f.Name != "kafka-password":
 		case sourceOf(ctx, l, f) == "command line":
-			return usagef("--kafka-password is refused on the command line, which every process of this machine can read; " + ways)
+			return usagef("--%s is refused on the command line, which every process of this machine can read; %s", f.Name, ways)
 		case l.file != nil && l.file.Exists(f.Name):
-			return usagef("kafka-password is refused in the configuration file, which is no place for secrets; " + ways)
+			return usagef("%s is refused in the configuration file, which is no place for secrets; %s", f.Name, ways)
 		}
 	}
 	return nil

@@ -22,7 +22,7 @@ type kafkaSettings struct {
 	KafkaUser         string `help:"User for SASL; without one there is no SASL." placeholder:"NAME"`
 	KafkaPasswordFile string `help:"File that holds the user's password alone; or give it in MILLRACE_KAFKA_PASSWORD." placeholder:"FILE"`
 	// KafkaPassword is a flag so that the layers know it. It is taken from the environment only: see secretsOf.
-	KafkaPassword secret `hidden:""`
+	KafkaPassword secret `hidden:"" help:"Password of --kafka-user."`
 }
 
 // encrypted says whether connections are.
@@ -47,7 +47,7 @@ func (k *kafkaSettings) config(brokers []string) (c kafka.Config, err error) {
 	return c, nil
 }
 
-// password is the one of the user. Two that may differ are a mistake: nobody could say which one a broker has refused.
+// password is the one of the user.
 func (k *kafkaSettings) password() (secret, error) {
 	given := k.KafkaPasswordFile != "" || k.KafkaPassword != ""
 	switch {
@@ -55,12 +55,8 @@ func (k *kafkaSettings) password() (secret, error) {
 		return "", usagef("--kafka-password-file and MILLRACE_KAFKA_PASSWORD say nothing without --kafka-user; give it the user's name")
 	case k.KafkaUser != "" && !given:
 		return "", usagef("--kafka-user %q has no password; give it in MILLRACE_KAFKA_PASSWORD, or a file that holds it alone with --kafka-password-file", k.KafkaUser)
-	case k.KafkaPasswordFile != "" && k.KafkaPassword != "":
-		return "", usagef("--kafka-password-file and MILLRACE_KAFKA_PASSWORD are both given; leave one of them out")
-	case k.KafkaPasswordFile != "":
-		return secretOf("kafka-password-file", k.KafkaPasswordFile)
 	}
-	return k.KafkaPassword, nil
+	return k.KafkaPassword.given("kafka-password", k.KafkaPasswordFile)
 }
 
 // exposes says that the password would go over a network as it is.

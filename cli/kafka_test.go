@@ -58,7 +58,7 @@ func commanded(t *testing.T, env []string, args ...string) outcome {
 	return outcome{code, out.String(), errs.String()}
 }
 
-func passwordFile(t *testing.T, content string) string {
+func secretFile(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -79,7 +79,7 @@ func TestKafkaIsReachedThroughTLSAndSASL(t *testing.T) {
 			_, settings := secured(t, mechanism)
 			env := []string{"MILLRACE_START_TIMEOUT=1m"}
 			if file {
-				settings = append(settings, "--kafka-password-file", passwordFile(t, password+"\n"))
+				settings = append(settings, "--kafka-password-file", secretFile(t, password+"\n"))
 			} else {
 				env = append(env, "MILLRACE_KAFKA_PASSWORD="+password)
 			}
@@ -113,8 +113,8 @@ func TestRefusedKafkaUserIsNamed(t *testing.T) {
 func TestKafkaSettingsThatCannotBeUsed(t *testing.T) {
 	cert, key := certified(t)
 	_, other := certified(t)
-	text, dir := passwordFile(t, "no PEM\n"), t.TempDir()
-	sealed := passwordFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("x")})))
+	text, dir := secretFile(t, "no PEM\n"), t.TempDir()
+	sealed := secretFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("x")})))
 	private, err := os.ReadFile(key)
 	open := filepath.Join(dir, "open.pem")
 	if err != nil || os.WriteFile(open, private, 0o644) != nil {

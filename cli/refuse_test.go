@@ -44,7 +44,7 @@ var anyText = []string{"state-dir", "kafka-server-name", "kafka-user", "kafka-pa
 // companions are settings without which another one says nothing.
 var companions = map[string][]string{
 	"kafka-cert": {"MILLRACE_KAFKA_KEY=/absent"}, "kafka-key": {"MILLRACE_KAFKA_CERT="}, "kafka-password-file": {"MILLRACE_KAFKA_USER=me"},
-	"remote-token": {"MILLRACE_REMOTE=127.0.0.1:0"}, "remote-cert": {"MILLRACE_REMOTE=127.0.0.1:0", "MILLRACE_REMOTE_KEY=/absent"},
+	"remote-token": {"MILLRACE_REMOTE=127.0.0.1:0"}, "remote-token-file": {"MILLRACE_REMOTE=127.0.0.1:0"}, "remote-cert": {"MILLRACE_REMOTE=127.0.0.1:0", "MILLRACE_REMOTE_KEY=/absent"},
 	"remote-key": {"MILLRACE_REMOTE=127.0.0.1:0", "MILLRACE_REMOTE_CERT="}, "remote-ca": {"MILLRACE_REMOTE=127.0.0.1:0", "MILLRACE_REMOTE_CERT=", "MILLRACE_REMOTE_KEY="},
 	"remote-advertised": {"MILLRACE_REMOTE=127.0.0.1:0"},
 }
@@ -60,7 +60,7 @@ func TestEveryBadValueIsOneSentence(t *testing.T) {
 		if (badValues(f) == nil) != slices.Contains(anyText, f.Name) {
 			t.Errorf("nobody knows what --%s refuses", f.Name)
 		}
-		variable := envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")) + "="
+		named := variable(f.Name) + "="
 		base := []string{"MILLRACE_BROKERS=a:1"}
 		for _, c := range companions[f.Name] {
 			switch {
@@ -73,7 +73,7 @@ func TestEveryBadValueIsOneSentence(t *testing.T) {
 		}
 		for _, v := range badValues(f) {
 			if !testing.Short() {
-				refused(t, f.Name, v, commanded(t, append(base, variable+v), "check"))
+				refused(t, f.Name, v, commanded(t, append(base, named+v), "check"))
 			}
 			refused(t, f.Name, v, commanded(t, base, "check", "--"+f.Name+"="+v))
 		}

@@ -11,7 +11,8 @@ import (
 // remoteSettings are those of the address for other processes.
 type remoteSettings struct {
 	Remote           string `help:"Address at which other processes may ask, as actors and over HTTP; on anything but loopback it needs a token or certificates. It is what other nodes name as the owner." placeholder:"HOST:PORT"`
-	RemoteToken      secret `help:"Bearer token that callers at --remote need: 16 characters or more. MILLRACE_REMOTE_TOKEN keeps it out of the list of processes." placeholder:"TOKEN"`
+	RemoteTokenFile  string `help:"File that holds alone the bearer token that callers at --remote need: 16 characters or more; or give it in MILLRACE_REMOTE_TOKEN." placeholder:"FILE"`
+	RemoteToken      secret `hidden:"" help:"Bearer token that callers at --remote need."`
 	RemoteCert       string `help:"PEM file with this node's certificate for --remote." placeholder:"FILE"`
 	RemoteKey        string `help:"PEM file with its key." placeholder:"FILE"`
 	RemoteCA         string `help:"PEM file with the certificates by which callers at --remote are known (mutual TLS)." name:"remote-ca" placeholder:"FILE"`
@@ -21,16 +22,20 @@ type remoteSettings struct {
 // options are the settings as the node takes them; it fails on files that cannot be used.
 func (r *remoteSettings) options() (all []remote.Option, err error) {
 	if r.Remote == "" {
-		if string(r.RemoteToken)+r.RemoteCert+r.RemoteKey+r.RemoteCA+r.RemoteAdvertised != "" {
-			return nil, usagef("--remote-token, --remote-cert, --remote-key, --remote-ca and --remote-advertised say nothing without --remote; give it an address")
+		if string(r.RemoteToken)+r.RemoteTokenFile+r.RemoteCert+r.RemoteKey+r.RemoteCA+r.RemoteAdvertised != "" {
+			return nil, usagef("--remote-token-file, MILLRACE_REMOTE_TOKEN, --remote-cert, --remote-key, --remote-ca and --remote-advertised say nothing without --remote; give it an address")
 		}
 		return nil, nil
 	}
-	if r.RemoteToken != "" {
-		if err := remote.Check("127.0.0.1:0", remote.WithToken(string(r.RemoteToken))); err != nil {
-			return nil, &UsageError{Detail: "--remote-token cannot be used: " + err.Error(), Cause: err}
+	token, err := r.RemoteToken.given("remote-token", r.RemoteTokenFile)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		if err := remote.Check("127.0.0.1:0", remote.WithToken(string(token))); err != nil {
+			return nil, &UsageError{Detail: "the token of --remote-token-file or MILLRACE_REMOTE_TOKEN cannot be used: " + err.Error(), Cause: err}
 		}
-		all = append(all, remote.WithToken(string(r.RemoteToken)))
+		all = append(all, remote.WithToken(string(token)))
 	}
 	if r.RemoteAdvertised != "" {
 		all = append(all, remote.WithAdvertised(r.RemoteAdvertised))
@@ -52,7 +57,7 @@ func (r *remoteSettings) guarded(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, remote.ErrUnguarded):
-		return &UsageError{Detail: fmt.Sprintf("other machines can reach --remote %s, and nothing says who may ask; give --remote-token, or --remote-cert, --remote-key and --remote-ca (mutual TLS), or an address of 127.0.0.1", r.Remote), Cause: err}
+		return &UsageError{Detail: fmt.Sprintf("other machines can reach --remote %s, and nothing says who may ask; give --remote-token-file, or --remote-cert, --remote-key and --remote-ca (mutual TLS), or an address of 127.0.0.1", r.Remote), Cause: err}
 	}
 	return &UsageError{Detail: fmt.Sprintf("--remote %s cannot be used: %s", r.Remote, strings.ReplaceAll(err.Error(), "WithAdvertised", "--remote-advertised")), Cause: err}
 }

@@ -39,21 +39,22 @@ func certified(t *testing.T) (cert, key string) {
 // Nobody opens a node to other machines without saying who may ask; every mistake is one sentence about flags.
 func TestRemoteNeedsAGuard(t *testing.T) {
 	cert, key := certified(t)
-	secret := strings.Repeat("s", 16)
+	token, short := " --remote-token-file "+secretFile(t, strings.Repeat("s", 16)), secretFile(t, "short\n")
 	for args, says := range map[string]string{
-		"--remote 127.0.0.1:0":                                                "",
-		"--remote localhost:0":                                                "",
-		"--remote 192.0.2.1:7000 --remote-token " + secret:                    "",
-		"--remote 0.0.0.0:7000 --remote-token " + secret:                      "every address of this machine",
-		"--remote 0.0.0.0:7000":                                               "nothing says who may ask",
-		"--remote :7000":                                                      "--remote-token",
-		"--remote 192.0.2.1:7000 --remote-token short":                        "16 or more",
-		"--remote nowhere":                                                    "give host:port",
-		"--remote-token " + secret:                                            "say nothing without --remote",
-		"--remote 127.0.0.1:0 --remote-cert " + cert:                          "go together",
-		"--remote 127.0.0.1:0 --remote-ca " + cert:                            "go together",
-		"--remote 127.0.0.1:0 --remote-cert x --remote-key y":                 "--remote-cert x cannot be read",
-		"--remote 192.0.2.1:7 --remote-cert " + cert + " --remote-key " + key: "nothing says who may ask",
+		"--remote 127.0.0.1:0":                                 "",
+		"--remote localhost:0":                                 "",
+		"--remote 192.0.2.1:7000" + token:                      "",
+		"--remote 0.0.0.0:7000" + token:                        "every address of this machine",
+		"--remote 0.0.0.0:7000":                                "nothing says who may ask",
+		"--remote :7000":                                       "--remote-token-file",
+		"--remote 192.0.2.1:7000 --remote-token-file " + short: "16 or more",
+		"--remote 192.0.2.1:7000 --remote-token shown":         "--remote-token is refused on the command line",
+		"--remote nowhere":                                     "give host:port",
+		token:                                                  "say nothing without --remote",
+		"--remote 127.0.0.1:0 --remote-cert " + cert:           "go together",
+		"--remote 127.0.0.1:0 --remote-ca " + cert:             "go together",
+		"--remote 127.0.0.1:0 --remote-cert x --remote-key y":  "--remote-cert x cannot be read",
+		"--remote 192.0.2.1:7 --remote-cert " + cert + " --remote-key " + key:                                                   "nothing says who may ask",
 		"--remote 192.0.2.1:7 --remote-cert " + cert + " --remote-key " + key + " --remote-ca " + cert:                          "",
 		"--remote 192.0.2.1:7 --remote-cert " + cert + " --remote-key " + key + " --remote-ca " + key:                           "holds no certificate",
 		"--remote 0.0.0.0:7 --remote-advertised here:7 --remote-cert " + cert + " --remote-key " + key + " --remote-ca " + cert: "",

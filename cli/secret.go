@@ -34,6 +34,18 @@ func (s secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 // longestSecret is in bytes. A file with more is another file than was meant.
 const longestSecret = 64 << 10
 
+// given is the secret of a flag that the environment gives, or the file of its companion. Two that may differ are a mistake:
+// nobody could say which one was refused.
+func (s secret) given(flag, path string) (secret, error) {
+	switch {
+	case path == "":
+		return s, nil
+	case s != "":
+		return "", usagef("--%s-file and %s are both given; leave one of them out", flag, variable(flag))
+	}
+	return secretOf(flag+"-file", path)
+}
+
 // secretOf reads the file that a flag names: one line, whose end is no part of it. What the file holds is in no error.
 func secretOf(flag, path string) (secret, error) {
 	text, err := readPrivate(flag, path, "a file that holds the secret alone", longestSecret)

@@ -8,16 +8,15 @@ import (
 
 // A node with --remote answers other processes there, if they have the token, and names that address as the owner.
 func TestProgramListensForOthers(t *testing.T) {
-	const secret = "a secret of the test"
-	token := strings.ReplaceAll(secret, " ", "-")
-	d := startDev(t, "--remote", "127.0.0.1:0", "--remote-token", token)
+	token := private(t, []byte("a-secret-of-the-test\n"))
+	d := startDev(t, "--remote", "127.0.0.1:0", "--remote-token-file", token)
 	for _, c := range []struct {
 		code int
 		says string
 		args []string
 	}{
-		{0, demo().Demo.Key, []string{"get", "counts", demo().Demo.Key, "--token", token}},
-		{0, d.remote, []string{"owners", "counts", "--token", token}},
+		{0, demo().Demo.Key, []string{"get", "counts", demo().Demo.Key, "--token-file", token}},
+		{0, d.remote, []string{"owners", "counts", "--token-file", token}},
 		{13, "bearer token", []string{"get", "counts", demo().Demo.Key}},
 	} {
 		p := begin(t, "demo", append(c.args, "--addr", d.remote)...)

@@ -2,41 +2,39 @@ package main
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
-	"math/big"
-	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/millrace-io/millrace/cli"
 )
 
-// certified writes a certificate for 127.0.0.1 that signs itself, and its key.
+// certified writes the certificate for 127.0.0.1 that net/http/httptest has, and its key.
 func certified(t *testing.T) (cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	pair := server.TLS.Certificates[0]
+	pkcs, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err1 := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	pkcs, err2 := x509.MarshalPKCS8PrivateKey(private)
-	cert, key = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
-	if err := errors.Join(err1, err2, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
-		os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs}), 0o600)); err != nil {
+	return private(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})), private(t, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs}))
+}
+
+// private writes a file that nobody else may read.
+func private(t *testing.T, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "private")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return cert, key
+	return path
 }
 
 // The program with --listen-tokens answers each verb by the rights of its token, over TLS, and nothing that it prints or answers
@@ -44,10 +42,7 @@ func certified(t *testing.T) (cert, key string) {
 func TestProgramKnowsItsCallers(t *testing.T) {
 	const reader, operator = "reader-secret-of-the-test", "operator-secret-of-the-test"
 	cert, key := certified(t)
-	tokens := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(tokens, []byte("shop "+reader+" read:counts\nops "+operator+" operate\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	tokens := private(t, []byte("shop "+reader+" read:counts\nops "+operator+" operate\n"))
 	p := begin(t, "demo", "dev", "--log-level", "debug", "--listen-cert", cert, "--listen-key", key, "--listen-tokens", tokens)
 	p.await(p.out, "Ctrl-C ends it.")
 	said, _ := p.out.read()
@@ -70,8 +65,8 @@ func TestProgramKnowsItsCallers(t *testing.T) {
 		{13, "wants a bearer token", reader + "x", []string{"stores"}},
 	} {
 		var told bytes.Buffer
-		code := cli.Run(t.Context(), demo(), cli.Process{Args: append(c.args, "--addr", base, "--ca", cert, "--token", c.token),
-			Environ: patient, In: strings.NewReader(""), Out: &told, Err: &told})
+		code := cli.Run(t.Context(), demo(), cli.Process{Args: append(c.args, "--addr", base, "--ca", cert),
+			Environ: func() []string { return append(patient(), "MILLRACE_TOKEN="+c.token) }, In: strings.NewReader(""), Out: &told, Err: &told})
 		if code != c.code || !strings.Contains(told.String(), c.says) {
 			t.Errorf("%v with %q: %d %s", c.args, c.token, code, &told)
 		}
