@@ -2,12 +2,22 @@ package millrace
 
 import (
 	"context"
+	"time"
 
 	"github.com/millrace-io/millrace/store"
 )
 
 // Purge does at once what a running node does every half minute.
 func (n *Node) Purge(ctx context.Context) { n.purge(ctx) }
+
+// WatchThreadsIn looks at every thread's pulse as if it were so much later: a test that waited for a short patience to end
+// would see threads given up that are only slow.
+func (n *Node) WatchThreadsIn(d time.Duration) {
+	t := n.live()
+	for _, s := range t.all() {
+		t.judge(s, time.Now().Add(d))
+	}
+}
 
 // WithDirectory changes how the state directory is opened.
 func WithDirectory(f func(*store.DirectoryOptions)) Option {

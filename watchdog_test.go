@@ -17,12 +17,17 @@ import (
 	"github.com/millrace-io/millrace/topology"
 )
 
-// blocking counts lines, and does not return from one that says "block" until let is closed.
-func blocking(t testing.TB, let <-chan struct{}) *topology.Topology {
+// blocking counts lines, and does not return from one that says "block" until let is closed; entered hears that it has come.
+func blocking(t testing.TB, let <-chan struct{}) (topo *topology.Topology, entered <-chan struct{}) {
 	t.Helper()
+	in := make(chan struct{}, 1)
 	b := topology.NewBuilder()
 	kept := topology.Filter(topology.From(b, lines), func(r record.Record[string, string]) bool {
 		if r.Value == "block" {
+			select {
+			case in <- struct{}{}:
+			default:
+			}
 			<-let
 		}
 		return true
@@ -33,28 +38,27 @@ func blocking(t testing.TB, let <-chan struct{}) *topology.Topology {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return topo
+	return topo, in
 }
 
 // A thread that does not step is flagged, and its stores answer with the flag; when it steps again the flag goes.
 func TestStuckThreadIsFlaggedAndItsStoresAnswer(t *testing.T) {
 	c := cluster(t)
 	let := make(chan struct{})
-	n := start(t, blocking(t, let), onto(t, c, millrace.WithStuckAfter(50*time.Millisecond))...)
+	topo, entered := blocking(t, let)
+	n := start(t, topo, onto(t, c, millrace.WithStuckAfter(50*time.Millisecond))...)
 	feed(t, c, "a", "a")
 	if err := n.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	feed(t, c, "block")
-	await(t.Context(), t, func() bool { return n.Threads()[0].Stuck }, func() string { return fmt.Sprint(n.Threads()) })
+	<-entered
+	await(t.Context(), t, func() bool { return n.Threads()[0].Stuck && lookUp(t, n, "a").GetStuck() }, func() string { return fmt.Sprint(n.Threads()) })
 	if a := find(n.Tree(), millrace.KindThread, "/thread-1"); !a.Stuck || a.State != "RUNNING" {
 		t.Errorf("%+v", a)
 	}
 	if v, _, err := query.Get(t.Context(), n.Node, counts, "a"); err != nil || v != 2 {
 		t.Error(v, err)
-	}
-	if r := lookUp(t, n, "a"); !r.GetStuck() {
-		t.Errorf("%v", r)
 	}
 	close(let)
 	await(t.Context(), t, func() bool { return !n.Threads()[0].Stuck }, func() string { return fmt.Sprint(n.Threads()) })
@@ -86,17 +90,19 @@ func TestOverdueThreadIsGivenUp(t *testing.T) {
 		let := make(chan struct{})
 		failures := make(chan millrace.Failure, 8)
 		decide := make(chan struct{})
-		n := start(t, blocking(t, let), onto(t, c, append(opts, millrace.WithStuckAfter(50*time.Millisecond), millrace.WithMaxPollInterval(2*time.Second),
-			millrace.WithUncaughtHandler(func(f millrace.Failure) millrace.Answer {
-				failures <- f
-				<-decide
-				return millrace.ReplaceThread
-			}))...)...)
+		topo, entered := blocking(t, let)
+		n := start(t, topo, onto(t, c, append(opts, millrace.WithUncaughtHandler(func(f millrace.Failure) millrace.Answer {
+			failures <- f
+			<-decide
+			return millrace.ReplaceThread
+		}))...)...)
 		feed(t, c, "a", "a", "b")
 		if err := n.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		feed(t, c, "block", "a")
+		<-entered
+		n.WatchThreadsIn(time.Hour)
 		f := <-failures
 		var stuck *thread.StuckError
 		if !errors.As(f.Cause, &stuck) || f.Thread != "thread-1" || f.Attempt != 1 {
@@ -111,7 +117,8 @@ func TestOverdueThreadIsGivenUp(t *testing.T) {
 		})
 		free := make(chan struct{})
 		close(free)
-		other := start(t, blocking(t, free), onto(t, c, append(opts, millrace.WithStuckAfter(time.Minute))...)...)
+		same, _ := blocking(t, free)
+		other := start(t, same, onto(t, c, opts...)...)
 		await(t.Context(), t, func() bool { return other.OwnsAll() && len(n.Owned()) == 0 }, func() string { return fmt.Sprint(other.Owned(), n.Owned()) })
 		close(decide)
 		close(let)
@@ -151,12 +158,14 @@ func TestShutdownWithAnAbandonedThread(t *testing.T) {
 	let := make(chan struct{})
 	defer close(let)
 	asked := make(chan struct{}, 8)
-	n := start(t, blocking(t, let), onto(t, c, millrace.WithStuckAfter(20*time.Millisecond), millrace.WithMaxPollInterval(100*time.Millisecond), slow,
-		millrace.WithUncaughtHandler(func(millrace.Failure) millrace.Answer {
-			asked <- struct{}{}
-			return millrace.ReplaceThread
-		}))...)
+	topo, entered := blocking(t, let)
+	n := start(t, topo, onto(t, c, slow, millrace.WithUncaughtHandler(func(millrace.Failure) millrace.Answer {
+		asked <- struct{}{}
+		return millrace.ReplaceThread
+	}))...)
 	feed(t, c, "block")
+	<-entered
+	n.WatchThreadsIn(time.Hour)
 	<-asked
 	n.stop() // it has a minute, and the restart two hours
 	if s := n.State(); s != lifecycle.NodeNotRunning {
@@ -169,8 +178,11 @@ func TestRemoveAnAbandonedThread(t *testing.T) {
 	c := cluster(t)
 	let := make(chan struct{})
 	defer close(let)
-	n := start(t, blocking(t, let), onto(t, c, millrace.WithStuckAfter(20*time.Millisecond), millrace.WithMaxPollInterval(100*time.Millisecond), slow)...)
+	topo, entered := blocking(t, let)
+	n := start(t, topo, onto(t, c, slow)...)
 	feed(t, c, "block")
+	<-entered
+	n.WatchThreadsIn(time.Hour)
 	awaitRestart(t, n)
 	if err := n.RemoveThread(t.Context(), "thread-1"); err != nil {
 		t.Fatal(err)
