@@ -86,8 +86,9 @@ func (m *meters) scrape() *scrape {
 		slots = t.all()
 	}
 	owned, restores := n.owned.list(), n.router.Restores()
+	waiting := n.router.Waiting()
 	for store := range m.questions {
-		s.questions = append(s.questions, questionFigures{m.questions[store], store, n.router.Waiting(store)})
+		s.questions = append(s.questions, questionFigures{m.questions[store], store, waiting[store]})
 	}
 	threads := n.Threads()
 	m.mu.Lock()
@@ -191,28 +192,15 @@ func (b *board) moved() map[entered]int64 {
 	return maps.Clone(b.moves)
 }
 
-// statesOf are the names of a table's states, in its order.
-func statesOf[S lifecycle.State](t *lifecycle.Table[S]) (names []string) {
-	names = append(names, t.First.String())
-	for _, m := range t.Moves {
-		for _, s := range []S{m.From, m.To} {
-			if !slices.Contains(names, s.String()) {
-				names = append(names, s.String())
-			}
-		}
-	}
-	return names
-}
-
 // kindsOfStates are the states of each kind of thing that has some.
 var kindsOfStates = []struct {
 	kind   string
 	states []string
 }{
-	{KindNode, statesOf(&lifecycle.NodeTable)},
-	{KindThread, statesOf(&lifecycle.ThreadTable)},
-	{KindTask, statesOf(&lifecycle.TaskTable)},
-	{KindStore, statesOf(&lifecycle.StoreTable)},
+	{KindNode, lifecycle.NodeTable.Names()},
+	{KindThread, lifecycle.ThreadTable.Names()},
+	{KindTask, lifecycle.TaskTable.Names()},
+	{KindStore, lifecycle.StoreTable.Names()},
 }
 
 // measure has every open state's disk usage noted, each by its keeper.

@@ -33,7 +33,7 @@ type DirectoryOptions struct {
 	// was applied can be read. Default 1 s; negative: a full disk is an error like any other.
 	SpaceRetry time.Duration
 	// StallPatience is for how long a unit that has no place in memory either may wait for space before the state counts as
-	// failed. Default 10 s.
+	// failed. Default 10 s; no less than a millisecond.
 	StallPatience time.Duration
 	// FS is the file system. Default: the operating system's.
 	FS vfs.FS
@@ -70,6 +70,7 @@ func (o DirectoryOptions) withDefaults() DirectoryOptions {
 	orDefault(&o.ErrorPatience, 2*time.Second)
 	orDefault(&o.SpaceRetry, time.Second)
 	orDefault(&o.StallPatience, 10*time.Second)
+	o.StallPatience = max(o.StallPatience, time.Millisecond)
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}

@@ -61,16 +61,15 @@ func (r *Router) countsOf(store string) *Counts {
 	return r.opts.Counts[""]
 }
 
-// Waiting is how many questions wait for the store actors of a store.
-func (r *Router) Waiting(store string) (n int) {
+// Waiting is how many questions wait for the store actors of each store.
+func (r *Router) Waiting() map[string]int {
+	all := map[string]int{}
 	for _, g := range r.directory.all() {
-		if g.at.store == store {
-			g.mu.Lock()
-			n += len(g.outstanding)
-			g.mu.Unlock()
-		}
+		g.mu.Lock()
+		all[g.at.store] += len(g.outstanding)
+		g.mu.Unlock()
 	}
-	return n
+	return all
 }
 
 // Restore is a store partition that is being restored.

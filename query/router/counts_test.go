@@ -13,7 +13,7 @@ import (
 // Each question counts once, as what it was answered with; those to stores that do not exist count as one store.
 func TestCounts(t *testing.T) {
 	of, none := &router.Counts{}, &router.Counts{}
-	r := newRig(t, router.Options{Outstanding: 1, Wait: 10 * time.Millisecond, Counts: map[string]*router.Counts{"counts": of, "": none}})
+	r := newRig(t, router.Options{Outstanding: 1, Counts: map[string]*router.Counts{"counts": of, "": none}})
 	r.fails(about(0), query.ErrStreamThreadNotStarted)
 	for _, name := range []string{"misspelt", "another"} {
 		unknown := about(0)
@@ -29,14 +29,16 @@ func TestCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := r.Waiting("counts"); n != 0 {
+	if n := r.Waiting()["counts"]; n != 0 {
 		t.Error(n)
 	}
 	r.Revoked("counts", 0, "")
 	r.serve(silent)
-	r.fails(about(0), query.ErrDeadlineExceeded)
-	if n := r.Waiting("counts"); n != 1 {
-		t.Errorf("%d questions are in the mailbox", n)
+	late := int64(0)
+	for ; r.Waiting()["counts"] == 0; late++ { // a machine that is slow lets one in when its time is over
+		a := about(0)
+		a.DeadlineMs = time.Now().Add(30 * time.Millisecond).UnixMilli()
+		r.fails(a, query.ErrDeadlineExceeded)
 	}
 	r.fails(about(0), query.ErrOverloaded)
 	r.Revoked("counts", 0, "")
@@ -50,7 +52,7 @@ func TestCounts(t *testing.T) {
 		t.Errorf("%d answers in %s", of.Answers(), of.Waited())
 	}
 	for _, k := range query.Kinds() {
-		want := map[query.Kind]int64{query.StreamThreadNotStarted: 1, query.DeadlineExceeded: 1, query.Overloaded: 1}[k]
+		want := map[query.Kind]int64{query.StreamThreadNotStarted: 1, query.DeadlineExceeded: late, query.Overloaded: 1}[k]
 		if n := of.Failures(k); n != want {
 			t.Errorf("%d of %s, not %d", n, k, want)
 		}
