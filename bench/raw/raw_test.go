@@ -12,18 +12,25 @@ import (
 	"github.com/millrace-io/millrace/kafka/embedded"
 )
 
-// Every job that has a ceiling gives the right answer, under both guarantees, with every update and without.
-func TestCeilingsAnswerRight(t *testing.T) {
+// dial connects to a broker of the test's own.
+func dial(t *testing.T) *Client {
+	t.Helper()
 	c, err := embedded.Start(kfake.NumBrokers(1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(c.Close)
 	client, err := Dial(c.Addrs()[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
+	t.Cleanup(client.Close)
+	return client
+}
+
+// Every job that has a ceiling gives the right answer, under both guarantees, with every update and without.
+func TestCeilingsAnswerRight(t *testing.T) {
+	client := dial(t)
 	const n = 500
 	filled := map[string]bool{}
 	for _, job := range work.Jobs {
@@ -86,16 +93,7 @@ func answers(t *testing.T, client *Client, j work.Job, app string, n int) {
 
 // What was read is committed also if nothing came of it.
 func TestOffsetsWithoutOutputsAreCommitted(t *testing.T) {
-	c, err := embedded.Start(kfake.NumBrokers(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	client, err := Dial(c.Addrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := dial(t)
 	in := work.Jobs[0].Input
 	if err := errors.Join(client.Fill(in, 10), client.Create("out", in.Partitions)); err != nil {
 		t.Fatal(err)
