@@ -178,7 +178,7 @@ func (s *session) openNode() error {
 	s.closing(func() error { return ignoreClosed(s.listener.Close()) })
 	endpoint := ""
 	if s.Remote == "" { // others are told the address that is for them
-		endpoint = cmp.Or(s.ListenAdvertised, s.listener.Addr().String())
+		endpoint = s.address()
 	}
 	s.node, err = s.world.Node(s.id, s.topology, nodeSettings{settings: s.settings, createTopics: s.dev || s.CreateTopics, brokers: s.brokers, stateDir: dir, endpoint: endpoint, logger: s.logger()})
 	if err != nil {
@@ -186,6 +186,9 @@ func (s *session) openNode() error {
 	}
 	return nil
 }
+
+// address is the one by which callers reach --listen.
+func (s *session) address() string { return cmp.Or(s.ListenAdvertised, s.listener.Addr().String()) }
 
 // removeStores deletes a passing state directory, but never under stores that are open: their engine would report every
 // file that it misses, and make new ones meanwhile.

@@ -323,6 +323,14 @@ func TestOncePrintsNothingWithoutEveryPartition(t *testing.T) {
 	}
 }
 
+// What is printed is what a caller can use: an address that is advertised, where there is one.
+func TestDevSaysWhereCallersReachIt(t *testing.T) {
+	got := runFake(t, newWorld(), running, []os.Signal{os.Interrupt}, "dev", "--listen-advertised", "node-1:8080")
+	if got.code != 0 || !strings.Contains(got.out, "curl http://node-1:8080/stores/") || !strings.Contains(got.out, "curl http://node-1:8080/readyz") {
+		t.Error(got.code, got.out, got.err)
+	}
+}
+
 func TestOnceInterruptedIsAFailure(t *testing.T) {
 	w, c, errs, out := newWorld(), make(chan os.Signal, 1), &bytes.Buffer{}, &bytes.Buffer{}
 	w.drained = func() { c <- os.Interrupt }

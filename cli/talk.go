@@ -82,7 +82,7 @@ func (t *talk) tree(s *session) {
 
 // where tells how to ask and how to end.
 func (t *talk) where(s *session) {
-	base := s.guarded.scheme() + "://" + s.listener.Addr().String()
+	base := s.guarded.scheme() + "://" + s.address()
 	if s.dev && s.app.Demo != nil {
 		t.ln("Ask for a count:  curl %s/stores/%s/keys/%s", base, url.PathEscape(s.app.Demo.Counts.StoreName()), url.PathEscape(s.app.Demo.Key))
 	}
