@@ -124,8 +124,7 @@ func (h *handler) storeCheck(r *http.Request) check {
 	}
 	var wrong []string
 	for _, s := range all {
-		done, total := s.Progress.Restored, s.Progress.Restored+s.Progress.Remaining
-		line := fmt.Sprintf("%s partition %d is restored, %d of %d (%d %%)", s.Store, s.Partition, done, total, 100*done/max(total, 1))
+		line := fmt.Sprintf("%s partition %d is restored, %s", s.Store, s.Partition, query.Progressed(s.Progress))
 		if s.Left > 0 {
 			line += fmt.Sprintf(", %s left", s.Left.Round(time.Second/10))
 		}

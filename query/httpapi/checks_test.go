@@ -36,7 +36,7 @@ func TestVerboseHealth(t *testing.T) {
 	well := &watched{started: true}
 	well.state, well.threads = lifecycle.NodeRunning, []lifecycle.ThreadStatus{{Name: "thread-1", State: lifecycle.ThreadRunning}}
 	rest := "[!]threads thread-2 is PENDING_SHUTDOWN: broken [+]node RUNNING\n" +
-		"[!]stores counts partition 1 is restored, 1 of 3 (33 %), 1.5s left\n" +
+		"[!]stores counts partition 1 is restored, 33 % of 3 records, 1.5s left\n" +
 		"[!]stuck thread-1 has not stepped for too long\n" +
 		"[!]quarantined task 0_3 at lines-3 offset 41, 2 attempts\n" +
 		"[!]disk /app/thread-1/task-0_1 waits for space\n"

@@ -74,6 +74,6 @@ func (h *handler) startup(w http.ResponseWriter, r *http.Request) {
 // startup is the health with how far restores are.
 type startup struct {
 	health
-	Started  bool       `json:"started"`
-	Restores []progress `json:"restores,omitempty"`
+	Started  bool              `json:"started"`
+	Restores []RestoreProgress `json:"restores,omitempty"`
 }

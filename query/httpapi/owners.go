@@ -95,19 +95,11 @@ func (h *handler) progress(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, "application/json", asProgress(all))
 }
 
-// progress is how far the restore of a store partition is.
-type progress struct {
-	Store     string `json:"store"`
-	Partition int32  `json:"partition"`
-	restore
-	// Left is the seconds that it is expected to take yet.
-	Left float64 `json:"left,omitempty"`
-}
-
-func asProgress(all []query.RestoreInfo) []progress {
-	out := []progress{}
+func asProgress(all []query.RestoreInfo) []RestoreProgress {
+	out := []RestoreProgress{}
 	for _, s := range all {
-		out = append(out, progress{s.Store, s.Partition, restore{s.Progress.Restored, s.Progress.Remaining}, s.Left.Seconds()})
+		p := s.Progress
+		out = append(out, RestoreProgress{Store: s.Store, Partition: s.Partition, Restored: p.Restored, Remaining: p.Remaining, Left: s.Left.Seconds()})
 	}
 	return out
 }
