@@ -37,14 +37,14 @@ func TestRoutes(t *testing.T) {
 		}
 		return w.Body.String()
 	}
-	open, guarded := app.handler(n, false), httpapi.Authenticate(tokens, app.handler(n, true))
+	open, guarded := app.handler(n), httpapi.Authenticate(tokens, app.handler(n))
 	for _, test := range []struct {
 		h                 http.Handler
 		path, token, want string
 	}{
 		{open, "/own", "", "own"}, {open, "/stores/s/keys/a%2F%2Fb", "", "node"}, {open, "/", "", "node"},
 		{guarded, "/own", "a-secret-of-the-reader", "own"}, {guarded, "/own", "", "Unauthorized"}, {guarded, "/livez", "", "node"},
-		{App{}.handler(n, true), "/own", "", "node"},
+		{App{}.handler(n), "/own", "", "node"},
 	} {
 		if got := get(test.h, test.path, test.token); got != test.want {
 			t.Errorf("%s with %q: %s, want %s", test.path, test.token, got, test.want)

@@ -248,7 +248,7 @@ func (s *session) start() {
 		}
 	}()
 	s.closing(func() error { stop(); <-watched; return nil })
-	stopServer := serve(s.listener, s.guarded, s.app.handler(s.node, s.guarded.tokens != nil))
+	stopServer := serve(s.listener, s.guarded, s.app.handler(s.node))
 	s.closing(func() error { stopServer(s.halt.abandoned); return nil })
 }
 
