@@ -52,8 +52,9 @@ func (o *operated) Stopped() <-chan struct{} {
 
 // listener reads an event stream.
 type listener struct {
-	t    *testing.T
-	body *bufio.Scanner
+	t     *testing.T
+	body  *bufio.Scanner
+	leave func() error
 }
 
 func listen(t *testing.T, url string) *listener {
@@ -70,7 +71,7 @@ func listen(t *testing.T, url string) *listener {
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" || resp.Header.Get("Cache-Control") != "no-store" {
 		t.Fatal(resp.Status, resp.Header)
 	}
-	return &listener{t, bufio.NewScanner(resp.Body)}
+	return &listener{t, bufio.NewScanner(resp.Body), resp.Body.Close}
 }
 
 // await reads up to the next event of a name. At the end of the stream it gives nil.
@@ -128,17 +129,25 @@ func TestEventsTellWhatHappens(t *testing.T) {
 // There is a place for so many callers; one that is told to come later gets it when another has gone.
 func TestEventsAreForSoManyCallers(t *testing.T) {
 	o := observed()
-	h := httpapi.Handler(o, nil)
-	server := httptest.NewServer(h)
+	h, left := httpapi.Handler(o, nil), make(chan struct{}, httpapi.MaxStreams+1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r)
+		left <- struct{}{}
+	}))
 	defer server.Close()
+	var last *listener
 	for range httpapi.MaxStreams {
-		listen(t, server.URL).await("progress")
+		last = listen(t, server.URL)
+		last.await("progress")
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/events", nil))
 	if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "tells 64 callers already") {
 		t.Error(w.Code, w.Body)
 	}
+	last.leave()
+	<-left
+	listen(t, server.URL).await("progress")
 	close(o.over)
 }
 
