@@ -56,7 +56,7 @@ row() {
 	16) tests ./query/httpapi 'TestTooManyRequestsAreRefused|TestAnswersAreBounded|TestHugeRequestsAreRefused|TestSlowClientsAreCutOff'
 	    tests ./query/remote 'TestNothingButQuestionsComesIn|TestBrokenStreamsEnd|TestTooManyRefusalsEndTheStream|TestQuestionsAreAdmitted|TestGreedyPeersHoldNothing'
 	    for f in query:Question query:Reply query/remote:ParseTarget query/remote:Batch query/httpapi:Mark query/httpapi:Scan query/httpapi:Value \
-		query/httpapi:Path store:QuestionToStore store:QuestionAboutWindows; do
+		query/httpapi:Path query/httpapi:Tokens store:QuestionToStore store:QuestionAboutWindows; do
 		fuzz "./${f%:*}" "Fuzz${f#*:}"
 	    done ;;
 	17) sim -kinds changelogs-compacted

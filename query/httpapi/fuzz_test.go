@@ -113,3 +113,42 @@ func FuzzKeys(f *testing.F) {
 		}
 	})
 }
+
+// FuzzTokens: whatever a token file holds, it is callers with the rights that it names, or a mistake that tells no secret.
+func FuzzTokens(f *testing.F) {
+	f.Add("# name secret rights\nshop a-secret-that-is-long read:orders,metrics\nprobes - health\n")
+	f.Add("ops sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 read,operate\r\n")
+	f.Add("a - read\na sha256:00 \x00\nshop short ,")
+	f.Fuzz(func(t *testing.T, text string) {
+		tokens, err := ParseTokens(strings.NewReader(text))
+		if err != nil {
+			told := strings.ReplaceAll(err.Error(), "read:orders,metrics", "") // what the message itself gives as an example
+			for _, word := range strings.Fields(text) {
+				if len(word) >= MinTokenLength && !legalCaller(word) && strings.Contains(told, word) {
+					t.Fatalf("%q: %v tells %q", text, err, word)
+				}
+			}
+			return
+		}
+		if len(tokens.list) == 0 || len(tokens.list) > MaxTokens || tokens.caller([]string{"Bearer "}) != nil {
+			t.Fatalf("%q: %v", text, tokens)
+		}
+		for line := range strings.Lines(text) {
+			part := strings.Fields(line)
+			if len(part) != 3 || strings.HasPrefix(part[0], "#") || part[1] == "-" || strings.HasPrefix(part[1], hashed) {
+				continue
+			}
+			c := tokens.caller([]string{"Bearer " + part[1]})
+			if c == nil || c.Name() != part[0] || !slices.Equal(strings.Split(part[2], ","), texts(c.rights)) {
+				t.Fatalf("%q: %q gives %+v", text, line, c)
+			}
+		}
+	})
+}
+
+func texts(rights []Right) (all []string) {
+	for _, r := range rights {
+		all = append(all, string(r))
+	}
+	return all
+}
