@@ -28,7 +28,7 @@ func (a *alarm) Init(ctx *topology.Context[string, alert]) (err error) {
 
 func (a *alarm) Process(s record.Record[topology.Windowed[string], burst]) error {
 	why := s.Value.suspicious()
-	if s.NoValue || why == "" { // without a value it is gone: it has grown into another one
+	if why == "" { // nor is one without a value: it is gone, because it has grown into another one
 		return nil
 	}
 	card, now := s.Key.Key, alert{Start: s.Key.Start, End: s.Key.End, Why: why}

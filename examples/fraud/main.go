@@ -2,10 +2,10 @@
 // paid in two countries, or with four payments or more, is told once, in the topic fraud-alerts, while it is still open.
 // What is no payment goes to the topic fraud-dead, with why in its headers, and holds nothing up.
 //
-// With a broker and eleven payments of its own, two of which are none, it prints how many alerts each card had:
+// With a broker and fourteen payments of its own, two of which are none, it prints how many alerts each card had:
 //
 //	$ go run ./examples/fraud dev --once < examples/fraud/payments.json
-//	4000-02	1
+//	4000-02	2
 //	4000-03	1
 //
 // Without --once it goes on. The sessions of a card, with what was paid in them, and the last alert of one:
