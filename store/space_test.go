@@ -32,7 +32,7 @@ func awaitFull(t *testing.T, s *TaskState, full bool) {
 // the engine goes on by itself, and everything is on disk.
 func TestFullDiskIsWaitedFor(t *testing.T) {
 	toggle, mem, want := fullDisk(), vfs.NewMem(), newModel()
-	d := openDir(t, errorfs.Wrap(mem, toggle), soon)
+	d := openDir(t, errorfs.Wrap(mem, toggle), soon, func(o *DirectoryOptions) { o.FlushInterval = time.Nanosecond })
 	s, _ := openTask(t, d, testSpec())
 	put := func(key, value string) {
 		t.Helper()
@@ -50,7 +50,9 @@ func TestFullDiskIsWaitedFor(t *testing.T) {
 		if err := s.DiskFull(); !errors.As(err, &full) || !errors.Is(err, ErrDiskFull) || full.Dir != s.Dir() {
 			t.Error(err)
 		}
-		put("b", fmt.Sprint(round))
+		for i := range 10 { // each would be flushed now, and would fill a memtable that nothing empties
+			put("b", fmt.Sprint(round, i))
+		}
 		toggle.Off()
 		if err := <-flushed; err != nil {
 			t.Fatal(err)
@@ -74,7 +76,7 @@ func TestCloseDoesNotWaitForSpace(t *testing.T) {
 		return
 	}
 	toggle := fullDisk()
-	d := openDir(t, errorfs.Wrap(vfs.NewMem(), toggle), soon)
+	d := openDir(t, errorfs.Wrap(vfs.NewMem(), toggle), soon, func(o *DirectoryOptions) { o.StallPatience = time.Hour })
 	s, _ := openTask(t, d, testSpec())
 	apply(t, s, &Unit{Writes: writes(0, "a", "1"), Changelog: []StoreOffset{{0, 1}}})
 	toggle.On()
@@ -158,6 +160,9 @@ func TestGlobalStoreWaitsForSpace(t *testing.T) {
 	topic.put(0, "be", "Belgium")
 	g.await("full true")
 	topic.put(0, "ch", "Switzerland")
+	for range 3 { // the first may be of before; behind the others the follower has looked for what there is to do
+		<-topic.looks
+	}
 	if v, _, ok, err := g.state.Get(0, []byte("at")); string(v) != "Austria" || !ok || err != nil {
 		t.Error(v, ok, err)
 	}
