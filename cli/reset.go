@@ -140,7 +140,7 @@ func (r *reset) plan(ctx context.Context, admin *kafka.Admin) (p *resetPlan, err
 	if err := p.addOffsets(ctx, admin, id, sources, r.ToLatest); err != nil {
 		return nil, failf(err, "the source topics of %s cannot be looked at", id)
 	}
-	if err := p.addTopics(ctx, admin, internal(id, t)); err != nil {
+	if err := p.addTopics(ctx, admin, t.InternalTopics(id)); err != nil {
 		return nil, failf(err, "the internal topics of %s cannot be looked at", id)
 	}
 	dir, _, err := r.stateDir(id)

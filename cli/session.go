@@ -125,7 +125,7 @@ func (s *session) openTopics() error {
 	if n == 0 {
 		n = 4
 	}
-	topics := external(s.topology)
+	topics := s.topology.ExternalTopics()
 	if s.passing() {
 		s.closing(s.deleteTopics)
 	}
@@ -137,27 +137,6 @@ func (s *session) openTopics() error {
 		return failf(err, "the topics %s cannot be made on %s; try another application id with --app", strings.Join(topics, ", "), strings.Join(s.brokers, ","))
 	}
 	return nil
-}
-
-// external are the topics that the topology reads or writes and that are not its own.
-func external(t *topology.Topology) (topics []string) {
-	add := func(name string, internal bool) {
-		if !internal && !slices.Contains(topics, name) {
-			topics = append(topics, name)
-		}
-	}
-	for _, sub := range t.SubTopologies {
-		for _, source := range sub.Sources {
-			add(source.Topic, source.Internal)
-		}
-		for _, sink := range sub.Sinks {
-			add(sink.Topic, sink.Internal)
-		}
-	}
-	if dead := t.Handlers().DeadLetterTopic; dead != "" {
-		add(dead, false)
-	}
-	return topics
 }
 
 func (s *session) openNode() error {

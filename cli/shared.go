@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/record"
-	"github.com/millrace-io/millrace/topology"
 )
 
 // passing says that what this session makes on the cluster is of no use to anybody once it has ended: a single count
@@ -22,30 +21,13 @@ func (s *session) private() bool { return len(s.Brokers) == 0 || s.passing() }
 // that are somebody's. Its group goes with them: the last member has left it, the broker
 // forgets the offsets of topics that are deleted, and a group with neither is removed at the broker's next round.
 func (s *session) deleteTopics() error {
-	topics := append(slices.Clone(s.made), internal(s.id, s.topology)...)
+	topics := append(slices.Clone(s.made), s.topology.InternalTopics(s.id)...)
 	ctx, cancel := context.WithTimeout(s.halt.abandoned, 15*time.Second)
 	defer cancel()
 	if err := s.cluster.Delete(ctx, topics); err != nil {
 		s.say.warn("The topics of this count stay on the cluster (%s); delete them: %s", sentence(err), strings.Join(topics, ", "))
 	}
 	return nil
-}
-
-// internal are the topics that a node makes for the application: repartition topics and changelogs.
-func internal(appID string, t *topology.Topology) (topics []string) {
-	for _, sub := range t.SubTopologies {
-		for _, source := range sub.Sources {
-			if source.Internal {
-				topics = append(topics, source.Topic)
-			}
-		}
-		for _, store := range sub.Stores {
-			if store.Changelog {
-				topics = append(topics, topology.ChangelogTopic(appID, store.Name))
-			}
-		}
-	}
-	return topics
 }
 
 // claimFeed waits until this process is the only one that feeds topic. The claim is nil where there can be no other.

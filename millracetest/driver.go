@@ -102,46 +102,8 @@ func (d *Driver) declared() (infos []router.StoreInfo) {
 	return infos
 }
 
-// external are the topics that the topology reads and writes and that are not its own.
-func external(t *topology.Topology) (topics []string) {
-	for _, s := range t.SubTopologies {
-		for _, src := range s.Sources {
-			if !src.Internal {
-				topics = append(topics, src.Topic)
-			}
-		}
-		for _, sink := range s.Sinks {
-			if !sink.Internal {
-				topics = append(topics, sink.Topic)
-			}
-		}
-	}
-	for _, g := range t.Globals {
-		topics = append(topics, g.Topic)
-	}
-	if topic := t.Handlers().DeadLetterTopic; topic != "" {
-		topics = append(topics, topic)
-	}
-	return topics
-}
-
-// internal are the repartition topics and changelogs of a sub-topology.
-func internal(app string, s *topology.SubTopology) (topics []string) {
-	for _, src := range s.Sources {
-		if src.Internal {
-			topics = append(topics, src.Topic)
-		}
-	}
-	for _, st := range s.Stores {
-		if st.Changelog {
-			topics = append(topics, topology.ChangelogTopic(app, st.Name))
-		}
-	}
-	return topics
-}
-
 func (d *Driver) createTopics() error {
-	for _, topic := range external(d.topology) {
+	for _, topic := range d.topology.ExternalTopics() {
 		n, ok := d.opts.partitions[topic]
 		if !ok {
 			n = d.opts.def

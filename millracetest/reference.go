@@ -65,10 +65,7 @@ func (c *checking) replay() *reference {
 
 // counts are the partition counts of the topics that the topology reads and writes, changelogs included.
 func (c *checking) counts() (map[string]int32, error) {
-	names := external(c.bound)
-	for _, s := range c.bound.SubTopologies {
-		names = append(names, internal(c.cluster.app, s)...)
-	}
+	names := append(c.bound.ExternalTopics(), c.bound.InternalTopics(c.cluster.app)...)
 	slices.Sort(names)
 	names = slices.Compact(names)
 	infos, err := c.cluster.admin.Topics(c.ctx, names...)
@@ -90,7 +87,7 @@ func (c *checking) run(ref *reference, starts map[record.TopicPartition]int64, c
 	r.Driver = &Driver{tb: c.cluster.tb, opts: defaults(), topics: newTopics(), fs: memory(), topology: c.bound}
 	r.opts.app, r.opts.logger = c.cluster.app, slog.New(slog.DiscardHandler)
 	r.clock.set(r.opts.now)
-	for _, topic := range external(r.topology) {
+	for _, topic := range r.topology.ExternalTopics() {
 		r.opts.partitions[topic] = counts[topic]
 	}
 	if err := r.start(); err != nil {
