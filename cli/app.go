@@ -66,6 +66,8 @@ type Demo struct {
 type Process struct {
 	// Args are the arguments without the program's name.
 	Args []string
+	// Program is the name that the program was started by, for the completion of a shell; empty is millrace.
+	Program string
 	// Environ gives the environment as os.Environ does.
 	Environ  func() []string
 	In       io.Reader
@@ -86,7 +88,7 @@ func Main(app App) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	os.Exit(Run(context.Background(), app, Process{
-		Args: os.Args[1:], Environ: os.Environ, In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Signals: signals,
+		Args: os.Args[1:], Program: os.Args[0], Environ: os.Environ, In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Signals: signals,
 	}))
 }
 

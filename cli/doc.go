@@ -21,6 +21,9 @@
 // "reset" takes an application back to before its first record: its offsets, its internal topics, and its state on this machine.
 // It prints what it would do; --execute, and the application id typed or given with --confirm, does it.
 //
+// "completion" prints what makes bash, zsh or fish complete verbs, flags, their values and the names of stores. The script asks the
+// binary at each press of the key, under the name that the binary was started by, and need not be made again for a later one.
+//
 // What a caller may rely on:
 //
 //  1. Settings come from flags, then from environment variables (MILLRACE_STATE_DIR for --state-dir), then from a

@@ -30,6 +30,9 @@ type grammar struct {
 	Reset    resetCmd    `cmd:"" help:"Take an application back to before its first record: offsets, internal topics and the state of this machine."`
 	Topology topologyCmd `cmd:"" help:"Show what the application computes, without asking anything: as text, or as a graph for Mermaid or Graphviz."`
 	Version  versionCmd  `cmd:"" help:"Say what this binary was built from."`
+
+	Completion completionCmd `cmd:"" help:"Print what makes a shell complete verbs, flags and the names of stores: source it."`
+	Complete   completeCmd   `cmd:"" hidden:"" help:"What the scripts of completion call."`
 }
 
 // settings are what "dev" and "run" have in common.
@@ -101,6 +104,10 @@ func parse(app App, p Process) (verb, error) {
 		return q, nil
 	}
 	switch parsed.Command() {
+	case "completion <shell>":
+		return &completion{g.Completion.Shell, programName(p.Program), p.Out}, nil
+	case "complete", "complete <words>":
+		return &completing{candidates(parser.Model.Node, g.Complete.typed(), app.storesOf), p.Out}, nil
 	case "topology":
 		return &drawing{g.Topology, app, p.Out}, nil
 	case "check":
