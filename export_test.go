@@ -4,7 +4,11 @@ import (
 	"context"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/millrace-io/millrace/record"
 	"github.com/millrace-io/millrace/store"
+	"github.com/millrace-io/millrace/task"
 )
 
 // Purge does at once what a running node does every half minute.
@@ -22,4 +26,11 @@ func (n *Node) WatchThreadsIn(d time.Duration) {
 // WithDirectory changes how the state directory is opened.
 func WithDirectory(f func(*store.DirectoryOptions)) Option {
 	return func(o *options) { o.directory = f }
+}
+
+// BatchSpan begins the span of a batch from sources.
+func BatchSpan(p trace.TracerProvider, sources []record.TopicPartition) task.Span {
+	n := &Node{app: "app"}
+	n.opts.traces = p
+	return newTracer(n).Batch(record.TaskID{}, sources)
 }

@@ -39,6 +39,7 @@ type Node struct {
 	states   *states
 	globals  *globals
 	meters   *meters
+	tracer   *tracer
 	ran      atomic.Bool
 	stopOnce sync.Once
 	// stopping is closed when Shutdown is asked for; stopped when Run has let go of everything.
@@ -81,7 +82,7 @@ func New(appID string, t *topology.Topology, opts ...Option) (*Node, error) {
 	if n.system == nil {
 		n.system = actors.NewSystem(o.logger)
 	}
-	n.meters = newMeters(n)
+	n.meters, n.tracer = newMeters(n), newTracer(n)
 	if err := n.bind(); err != nil {
 		return nil, err
 	}

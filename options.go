@@ -15,6 +15,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/millrace-io/millrace/actors"
 	"github.com/millrace-io/millrace/fault"
@@ -92,6 +93,7 @@ type options struct {
 	mechanism      string
 	user, password string
 	meters         metric.MeterProvider
+	traces         trace.TracerProvider
 	remoteAddr     string
 	keepTopics     bool // internal topics are made by somebody else
 	remote         []remote.Option

@@ -175,7 +175,7 @@ func (t *tree) threadProps(s *slot) *actor.Props {
 			TaskOf:  func(tp record.TopicPartition) (record.TaskID, bool) { return n.plan.Load().TaskOf(tp) },
 			Sources: func(id record.TaskID) []record.TopicPartition { return n.plan.Load().Sources(id) },
 
-			NewTask: n.newTask, Work: n.meters.work(s.Name), TaskWork: n.meters.ofTasks(),
+			NewTask: n.newTask, Work: n.meters.work(s.Name), TaskWork: n.meters.ofTasks(), Tracer: n.tracer.ofThreads(),
 			CommitInterval: n.opts.commitInterval, UncommittedBytes: 64 << 20, BufferedBytes: 12 << 20, Budget: 1000, Quarantine: n.opts.quarantine, Log: n.opts.logger, Fault: n.opts.fault,
 		},
 		Stores: states, Before: s.before,
@@ -190,6 +190,7 @@ func (n *Node) newTask(id record.TaskID, state task.State, producer task.Produce
 	cfg.State, cfg.Producer, cfg.Global, cfg.Fault = state, producer, n.globals.state, n.opts.fault
 	cfg.CacheBytes = n.opts.cacheBytes / int64(max(1, len(p.Tasks())))
 	n.meters.measureTask(&cfg)
+	cfg.Tracer = n.tracer.ofTasks()
 	return task.New(cfg)
 }
 

@@ -47,6 +47,7 @@ func (t *Task) PrepareTransaction(now time.Time, s Stamp) (*Unit, error) {
 		}
 	}
 	t.mem.active = 0
+	u.Spans, t.spans = t.spans, nil
 	t.moved, t.wrote, t.commitRequested = false, false, false
 	t.underWay = u
 	return u, nil

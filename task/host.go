@@ -104,6 +104,9 @@ type output struct {
 	// sent counts records without a key. A run of them goes to one partition, so that batches fill; each task begins at
 	// another partition.
 	sent int32
+	// raw and headers are the memory of marked.
+	raw     record.Raw
+	headers record.Headers
 }
 
 // keylessRun is how many records without a key go to one partition before the next has its turn.
@@ -120,6 +123,9 @@ func (o *output) Send(r *record.Raw, partition int32) error {
 		partition = o.partition(r)
 	}
 	o.task.wrote = true
+	if s := o.task.span; s != nil {
+		r = o.marked(r, s.Headers())
+	}
 	err := o.task.cfg.Producer.Append(record.TopicPartition{Topic: o.topic, Partition: partition}, r)
 	if err != nil && !ofRecord(err) {
 		o.task.fault(err)

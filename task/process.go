@@ -68,6 +68,7 @@ func (t *Task) Process(now time.Time, budget int) (n int, err error) {
 		}
 		return t.merge(budget, asked)
 	})
+	t.endSpan(err)
 	return t.taken, err
 }
 
@@ -103,6 +104,9 @@ func (t *Task) drain(b *buffer, budget int, asked bool) error {
 // take processes one record.
 func (t *Task) take(b *buffer, r *record.Raw) error {
 	t.offset = r.Offset
+	if t.cfg.Tracer != nil {
+		t.trace(b, r)
+	}
 	t.before, t.partitionBefore = t.streamTime, b.time
 	if r.Timestamp > b.time {
 		b.time = r.Timestamp

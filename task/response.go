@@ -61,6 +61,9 @@ func (t *Task) ask(c topology.ErrorContext, why error) (r topology.Response, err
 			r, err = topology.Fail, fmt.Errorf("%w; and the %s handler: %w", bare(why), c.Stage, &Panic{Value: v, Stack: debug.Stack()})
 		}
 		t.count(c.Stage, r)
+		if t.span != nil {
+			t.span.Answered(why, r)
+		}
 	}()
 	if r = t.handlers.Answer(c, why); r > topology.DeadLetter {
 		return topology.Fail, fmt.Errorf("%w; and the %s handler gave the answer %s, which there is not", bare(why), c.Stage, r)

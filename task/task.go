@@ -84,6 +84,8 @@ type Config struct {
 	// does; nil is allowed.
 	Dropped  func(reason string)
 	Answered func(topology.Stage, topology.Response)
+	// Tracer traces batches; nil traces nothing.
+	Tracer Tracer
 }
 
 // Task is one partition group of one sub-topology at work. It belongs to one goroutine.
@@ -125,6 +127,9 @@ type Task struct {
 	closing error
 	// held is the record that Process stops before; see Hold.
 	held hold
+	// span is of the batch in process, nil without a Tracer or a batch; spans are those of the interval that have ended.
+	span  Span
+	spans []Span
 }
 
 // New returns a task in CREATED. Its processors are made by Start. The error says what the configuration lacks.
@@ -306,7 +311,7 @@ func (t *Task) drop() {
 		b.seek(b.committed.At)
 	}
 	t.moved, t.wrote, t.commitRequested = false, false, false
-	t.underWay, t.spare = nil, nil
+	t.underWay, t.spare, t.spans = nil, nil, nil
 }
 
 // enter begins a call that runs user code.

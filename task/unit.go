@@ -23,6 +23,8 @@ type Unit struct {
 	Position record.Position
 	// WallClock is when the unit was prepared, in milliseconds since the Unix epoch.
 	WallClock int64
+	// Spans are of the batches of the interval, the first 128 at most; none without a Tracer.
+	Spans []Span
 	// arena holds every key and value.
 	arena []byte
 }

@@ -42,6 +42,8 @@ type commit struct {
 	// decided says that Kafka has it; what is left is to apply it. applying counts States.Apply calls without an answer.
 	decided  bool
 	applying int
+	// span is nil without a Tracer, and when it has ended.
+	span CommitSpan
 }
 
 type unit struct {
@@ -113,6 +115,7 @@ func (l *Loop) beginCommit(of []*entry) error {
 	l.stamp = false
 	c.token = l.slot.nextToken()
 	l.commit = c
+	l.trace(c)
 	l.slot.Producer.Flush(c.token)
 	return nil
 }
@@ -143,6 +146,7 @@ func (l *Loop) endTransaction(c *commit) {
 	offsets, whole := l.offsets(c)
 	switch {
 	case len(offsets) == 0: // every task of this commit was given up meanwhile
+		c.traced(errGivenUp)
 		l.commit = nil
 	case !l.slot.exactlyOnce():
 		c.token = l.slot.nextToken()
@@ -288,6 +292,7 @@ func (l *Loop) endCommitIfApplied() {
 		return
 	}
 	l.cfg.Work.committed(l.now.Sub(l.commit.began))
+	l.commit.traced(nil)
 	l.commit = nil
 	l.nextCommit = maxTime(l.nextCommit, l.now)
 	l.passedAlone()

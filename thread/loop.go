@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,6 +41,8 @@ type Config struct {
 	// Work and TaskWork are where the loop counts what it does; nil is nowhere.
 	Work     *Work
 	TaskWork func(record.TaskID) *TaskWork
+	// Tracer traces commits; nil traces nothing.
+	Tracer Tracer
 }
 
 // Loop is one incarnation of a stream thread: poll, process, commit, as a state machine that is driven by Step. It
@@ -209,6 +212,9 @@ func doneIf(done bool) error {
 func (l *Loop) Abandon() {
 	l.slot.leave(l.events)
 	l.events = nil
+	if l.commit != nil {
+		l.commit.traced(cmp.Or(l.cause, errAbandoned))
+	}
 	for _, e := range l.everyTask() {
 		l.giveUp(e)
 	}

@@ -62,6 +62,7 @@ func (l *Loop) abort(cause error) {
 	l.cause = cause
 	l.putOff()
 	if l.commit != nil && !l.commit.decided {
+		l.commit.traced(cause)
 		l.commit = nil
 	}
 	l.rewinding = true

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"context"
 	"iter"
 
 	"github.com/millrace-io/millrace/record"
@@ -32,6 +33,8 @@ type Host interface {
 	Extracted(timestamp int64)
 	// Current is where the record in process came from; ok is false in a punctuation or a flush.
 	Current() (source record.TopicPartition, offset int64, ok bool)
+	// Context has the span of the batch in process in it, if the node traces.
+	Context() context.Context
 	// RequestCommit asks for a commit as soon as the current record is done.
 	RequestCommit()
 	// Dropped counts a record that was left out on purpose, by reason (a short constant phrase such as "null key").

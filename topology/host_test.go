@@ -2,6 +2,7 @@ package topology_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"iter"
 	"maps"
@@ -38,6 +39,9 @@ func (m *memory) TaskID() record.TaskID { return record.TaskID{SubTopology: 1, P
 func (m *memory) StreamTime() int64     { return m.stream }
 func (m *memory) WallClock() int64      { return m.wall }
 func (m *memory) RequestCommit()        { m.commits++ }
+
+func (m *memory) Context() context.Context { return context.Background() }
+
 func (m *memory) Ahead() bool           { return m.ahead }
 func (m *memory) Extracted(at int64)    { m.extracted = append(m.extracted, at) }
 func (m *memory) Dropped(reason string) { m.dropped[reason]++ }

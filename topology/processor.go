@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -86,6 +87,10 @@ func (c *Context[KO, VO]) WallClock() int64  { return c.in.host.WallClock() }
 func (c *Context[KO, VO]) Current() (source record.TopicPartition, offset int64, ok bool) {
 	return c.in.host.Current()
 }
+
+// Context is for calls that take one. It has the span of the batch in process in it if the node traces, and is never
+// cancelled. It is to be asked for at each record and not to be kept; in a punctuation or a flush it has no span.
+func (c *Context[KO, VO]) Context() context.Context { return c.in.host.Context() }
 
 // TaskID names the task.
 func (c *Context[KO, VO]) TaskID() record.TaskID { return c.in.host.TaskID() }
