@@ -5,7 +5,7 @@ import "fmt"
 // Audit is the whole truth about a task's memory: every sum and every list against the cells themselves. External tests
 // call it after each step.
 func Audit(t *Task) error {
-	var clean, active int64
+	var clean, active, filters int64
 	queued := map[*cell]bool{}
 	for _, c := range t.mem.queue[t.mem.first:] {
 		if queued[c] {
@@ -18,13 +18,20 @@ func Audit(t *Task) error {
 		if err != nil {
 			return fmt.Errorf("store %s: %w", o.name, err)
 		}
-		clean, active = clean+c, active+a
+		clean, active, filters = clean+c, active+a, filters+o.evicted.bytes
+	}
+	if filters != t.mem.filters || filters > t.mem.limit/evictedShare {
+		return fmt.Errorf("filters of %d bytes, summed up %d, with a limit of %d", t.mem.filters, filters, t.mem.limit)
 	}
 	if clean != t.mem.clean || active != t.mem.active {
 		return fmt.Errorf("clean %d, summed up %d; active %d, summed up %d", t.mem.clean, clean, t.mem.active, active)
 	}
 	return nil
 }
+
+// Remembered is what the task knows of keys whose cells were evicted, in bytes, and Clean what its clean cells hold.
+func Remembered(t *Task) int64 { return t.mem.filters }
+func Clean(t *Task) int64      { return t.mem.clean }
 
 // audit gives what the store's clean cells cost and what its dirty ones add to the next commit.
 func (o *overlay) audit(queued map[*cell]bool) (clean, active int64, err error) {

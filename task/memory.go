@@ -68,6 +68,8 @@ type memory struct {
 	first int
 	// clean is the cost of all held cells that are not pinned; evict brings it below limit.
 	clean, limit int64
+	// filters is the cost of what the overlays remember of evicted cells.
+	filters int64
 	// active is what the dirty cells add to the next commit, in bytes.
 	active int64
 	// fault hears each error of the engine.
@@ -111,9 +113,12 @@ func (m *memory) enqueue(c *cell) {
 	m.queue = append(m.queue, c)
 }
 
+// over says that there is something to evict.
+func (m *memory) over() bool { return m.clean+m.filters > m.limit }
+
 // evict lets clean cells go until they are within the limit. It must not be called while a processor runs.
 func (m *memory) evict() {
-	for m.clean > m.limit && m.first < len(m.queue) {
+	for m.over() && m.first < len(m.queue) {
 		c := m.queue[m.first]
 		m.queue[m.first] = nil
 		m.first++
@@ -137,17 +142,31 @@ func (m *memory) evict() {
 func (m *memory) release(c *cell) {
 	m.clean -= c.cost()
 	delete(c.of.cells, c.Key)
-	c.of.complete = c.of.complete && !c.Present
+	if c.of.complete && c.Present {
+		c.of.complete = m.remember(c)
+	}
 	c.Mark &^= markHeld
 	c.Cell = topology.Cell{Mark: c.Mark}
 	c.of = nil
 	m.free = append(m.free, c)
 }
 
+// remember has a store know that it has a key without a cell. It is false if that would take too much memory.
+func (m *memory) remember(c *cell) bool {
+	e := &c.of.evicted
+	if m.filters+e.next() > m.limit/evictedShare {
+		m.filters -= e.bytes
+		*e = evicted{}
+		return false
+	}
+	m.filters += e.add(hashed(unsafe.Slice(unsafe.StringData(c.Key), len(c.Key))))
+	return true
+}
+
 // drop forgets every cell.
 func (m *memory) drop() {
 	m.slots, m.slab, m.free = []*cell{nil}, nil, nil
 	m.queue, m.first = nil, 0
-	m.clean, m.active = 0, 0
+	m.clean, m.active, m.filters = 0, 0, 0
 	m.sort = sorter{}
 }

@@ -23,9 +23,10 @@ type overlay struct {
 	name   string
 	mem    *memory
 	cells  map[string]*cell
-	// complete says that every present key of the store has a cell: it was empty when the task started, and nothing was
-	// evicted since. A key without a cell is absent then, and the engine is not asked.
+	// complete says that every present key of the store has a cell or is in evicted: it was empty when the task started.
+	// A key with neither is absent, and the engine is not asked.
 	complete bool
+	evicted  evicted
 	// dirty are the cells of the active generation, frozen those of the frozen one, each once, in no order. A cell may
 	// be in both.
 	dirty, frozen []*cell
@@ -79,7 +80,7 @@ func (o *overlay) load(key []byte) (*cell, error) {
 	var value []byte
 	var timestamp int64
 	var ok bool
-	if !o.complete {
+	if !o.complete || o.evicted.may(hashed(key)) {
 		var err error
 		if value, timestamp, ok, err = o.mem.state.Get(o.number, key); err != nil {
 			return nil, o.fail(err)
@@ -261,6 +262,6 @@ func (o *overlay) applied() {
 // drop forgets both generations and what is clean too: after a failed commit the changelog's tail is replayed, so the
 // engine is not what the clean cells were read from.
 func (o *overlay) drop() {
-	o.cells, o.complete = map[string]*cell{}, false
+	o.cells, o.complete, o.evicted = map[string]*cell{}, false, evicted{}
 	o.dirty, o.frozen, o.changed, o.pinned, o.asked, o.time = nil, nil, nil, nil, false, -1
 }

@@ -388,47 +388,109 @@ func TestOverlayIsAMap(t *testing.T) {
 	})
 }
 
-// A store that was empty when the task started is not searched for keys that have no cell, until a present one was evicted.
-func TestEmptyStoreIsNotSearched(t *testing.T) {
+// asking is a task whose one store gives the cell of each record's key, and puts a value into it if it is absent.
+type asking struct {
+	*testing.T
+	state *tasktest.State
+	task  *task.Task
+	// present is what was found of the last key.
+	present bool
+	key     string
+	next    int64
+}
+
+func newAsking(t *testing.T, cacheBytes int64) *asking {
+	a := &asking{T: t}
 	state, out := newPorts()
 	s := &script{}
-	cfg := config(s, state, out)
-	cfg.CacheBytes = 0
-	k := start(t, cfg)
-	get := func(key string) (present bool, err error) {
-		s.process = func(_ string, r *record.Raw) error {
-			c, err := s.host.Store("s0").Cell([]byte(key))
-			if err != nil {
-				return err
-			}
-			if present = c.Present; !present {
-				return s.host.Store("s0").Set(c, []byte("v"), 1)
-			}
-			return nil
-		}
-		at := state.Positions[tp("in", 0)]
-		k.Add(batch(tp("in", 0), at, at+1, 5))
-		if _, err = k.Process(now, 1); err != nil {
-			return false, err
-		}
-		u, err := k.Prepare(now)
+	s.process = func(_ string, r *record.Raw) error {
+		c, err := s.host.Store("s0").Cell([]byte(a.key))
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		k.Committed(u)
-		state.Apply(u)
-		k.Applied(u)
-		return present, nil
+		if a.present = c.Present; !a.present {
+			return s.host.Store("s0").Set(c, []byte("v"), 1)
+		}
+		return nil
 	}
-	state.Err = io.ErrUnexpectedEOF // for who asks
-	if present, err := get("a"); present || err != nil {
+	cfg := config(s, state, out)
+	cfg.CacheBytes = cacheBytes
+	a.state, a.task = state, start(t, cfg)
+	return a
+}
+
+// ask has a record of key processed.
+func (a *asking) ask(key string) (present bool, err error) {
+	a.key = key
+	a.task.Add(batch(tp("in", 0), a.next, a.next+1, 5))
+	a.next++
+	_, err = a.task.Process(now, 1)
+	return a.present, err
+}
+
+func (a *asking) commit() {
+	u, err := a.task.Prepare(now)
+	if err != nil {
+		a.Fatal(err)
+	}
+	a.task.Committed(u)
+	a.state.Apply(u)
+	a.task.Applied(u)
+}
+
+// A store that was empty when the task started is not searched for keys that have no cell; with no memory for what was
+// evicted, until a present one was.
+func TestEmptyStoreIsNotSearched(t *testing.T) {
+	a := newAsking(t, 0)
+	a.state.Err = io.ErrUnexpectedEOF // for who asks
+	if present, err := a.ask("a"); present || err != nil {
 		t.Fatal(present, err)
 	}
-	state.Err = nil
-	if present, err := get("a"); !present || err != nil {
+	a.commit()
+	a.state.Err = nil
+	if present, err := a.ask("a"); !present || err != nil {
 		t.Fatal("a row that was evicted is lost", err)
 	}
-	if state.Gets != 1 {
-		t.Fatalf("the engine was asked %d times, want once, for the row that was evicted", state.Gets)
+	if a.state.Gets != 1 {
+		t.Fatalf("the engine was asked %d times, want once, for the row that was evicted", a.state.Gets)
+	}
+}
+
+// With memory for it, a store knows which keys it may have, however many were evicted, until that memory is used up. None is
+// ever lost, and what is remembered counts as used memory.
+func TestNewKeysAreNotSearched(t *testing.T) {
+	const keys, limit = 2000, 40 << 10
+	a := newAsking(t, limit)
+	round := func(prefix string, want bool) (gets int) {
+		gets = a.state.Gets
+		for i := range keys {
+			if present, err := a.ask(fmt.Sprint(prefix, i)); present != want || err != nil {
+				t.Fatal(prefix, i, present, err)
+			}
+			if i%100 == 99 {
+				a.commit()
+			}
+		}
+		if clean, filters := task.Clean(a.task), task.Remembered(a.task); clean+filters > limit {
+			t.Errorf("%d bytes of cells and %d of filters, which is above %d", clean, filters, limit)
+		}
+		if err := task.Audit(a.task); err != nil {
+			t.Error(err)
+		}
+		return a.state.Gets - gets
+	}
+	if n := round("a", false); n > keys/20 || task.Remembered(a.task) == 0 {
+		t.Errorf("%d searches for %d new keys, with %d bytes", n, keys, task.Remembered(a.task))
+	}
+	if n := round("a", true); n == 0 {
+		t.Error("nothing was evicted")
+	}
+	round("b", false)
+	round("c", false)
+	if n := round("d", false); n != keys || task.Remembered(a.task) != 0 {
+		t.Errorf("%d searches for %d new keys, though there is no memory for it; %d bytes", n, keys, task.Remembered(a.task))
+	}
+	for _, prefix := range []string{"a", "b", "c", "d"} {
+		round(prefix, true)
 	}
 }

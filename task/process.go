@@ -128,7 +128,7 @@ func (t *Task) passed(b *buffer, offset int64) {
 	b.consumed = offset + 1
 	t.taken++
 	t.moved = true
-	if t.mem.clean > t.mem.limit {
+	if t.mem.over() {
 		t.mem.evict()
 	}
 }
