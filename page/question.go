@@ -47,7 +47,7 @@ func parse(v url.Values, stores []Store) question {
 
 // path is where the HTTP interface answers the question.
 func (q *question) path() string {
-	store, values := url.PathEscape(q.Store), url.Values{"limit": {strconv.Itoa(pageSize)}}
+	store, values := escape(q.Store), url.Values{"limit": {strconv.Itoa(pageSize)}}
 	if q.Resume != "" {
 		values.Set("resume", q.Resume)
 	}
@@ -75,7 +75,7 @@ func (q *question) path() string {
 	return "/stores/" + store + "/" + cmp.Or(windows, "all") + "?" + values.Encode()
 }
 
-// escape is a key as the last part of a path. A mux takes parts of dots out, unless they are escaped too.
+// escape is a key or the name of a store as a part of a path. A mux takes parts of dots out, unless they are escaped too.
 func escape(key string) string {
 	if key == "." || key == ".." {
 		return strings.ReplaceAll(key, ".", "%2E")
