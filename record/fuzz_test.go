@@ -65,3 +65,15 @@ func FuzzUpperBound(f *testing.F) {
 		}
 	})
 }
+
+// FuzzTaskID: a name is a task's exactly if it is the one that the task has; a state directory is named by it.
+func FuzzTaskID(f *testing.F) {
+	for _, name := range []string{"0_3", "2147483647_0", "2147483648_0", "00_3", "0_+3", "-1_0", "0_3_", "lock", ""} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		if id, ok := ParseTaskID(name); ok && (id.String() != name || id.SubTopology < 0 || id.Partition < 0) {
+			t.Fatalf("%q is %+v", name, id)
+		}
+	})
+}

@@ -1,6 +1,8 @@
 package remote
 
 import (
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -70,4 +72,23 @@ func mustMarshal(f *testing.F, m proto.Message) []byte {
 		f.Fatal(err)
 	}
 	return b
+}
+
+// FuzzAddress: what names a node is refused, or is an address with a host and a port that can be dialled.
+func FuzzAddress(f *testing.F) {
+	for _, addr := range []string{"127.0.0.1:7000", "http://node-1:8080", "https://[::1]:8443/", "http://http://a:1", "node-1", ":1", "a:", ""} {
+		f.Add(addr)
+	}
+	f.Fuzz(func(t *testing.T, addr string) {
+		scheme, address, err := parseAddress(addr)
+		if err != nil {
+			return
+		}
+		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
+			t.Fatalf("%q is %q", addr, address)
+		}
+		if scheme != "" {
+			_, _ = http.NewRequest("GET", scheme+address+"/stores", nil)
+		}
+	})
 }
