@@ -24,6 +24,7 @@ check:
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "run make fmt: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags realkafka ./internal/realkafka/...
+	$(GO) vet -tags browser ./page
 	$(GO) tool staticcheck ./...
 	@$(MAKE) --no-print-directory vulnerabilities
 	@$(MAKE) --no-print-directory race
@@ -112,6 +113,12 @@ mutants:
 .PHONY: soak
 soak:
 	$(GO) run ./internal/soak -file $(or $(FILE),soak.json) $(if $(FOR),-for $(FOR)) $(if $(PARTS),-parts $(PARTS)) $(SOAK_FLAGS)
+
+# Gives every fuzz target of the tree FUZZTIME, one after the other, and prints what each has tried; NAMES picks some of them.
+.PHONY: fuzz
+FUZZTIME ?= 10s
+fuzz:
+	GO="$(GO)" FUZZTIME="$(FUZZTIME)" NAMES="$(NAMES)" internal/fuzz.sh
 
 # Runs the scenarios of one row of the fault table in docs/reliability.md: make faults ROW=9; without ROW, all but the storm.
 .PHONY: faults
