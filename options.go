@@ -51,7 +51,7 @@ func (g Guarantee) String() string {
 
 func (n *Node) exactlyOnce() bool { return n.opts.guarantee == ExactlyOnce }
 
-// ParseGuarantee reads what String writes.
+// ParseGuarantee reads what String writes; anything else is an *OptionError.
 func ParseGuarantee(s string) (Guarantee, error) {
 	for _, g := range []Guarantee{ExactlyOnce, AtLeastOnce} {
 		if s == g.String() {

@@ -131,7 +131,7 @@ func Stale(memberID, endpoint string, assignment []byte) bool {
 	return false
 }
 
-// TransactionalIDs reads the live members' transactional ids out of an assignment.
+// TransactionalIDs reads the live members' transactional ids out of an assignment. Bytes that are none are a *UserDataError.
 func TransactionalIDs(b []byte) ([]string, error) {
 	var a assignpb.Assignment
 	if err := proto.Unmarshal(b, &a); err != nil {
@@ -140,7 +140,7 @@ func TransactionalIDs(b []byte) ([]string, error) {
 	return a.LiveTransactionalIds, nil
 }
 
-// DecodeOwners reads the owners out of an assignment.
+// DecodeOwners reads the owners out of an assignment. Bytes that are none are a *UserDataError.
 func DecodeOwners(b []byte) ([]Owner, error) {
 	var a assignpb.Assignment
 	if err := proto.Unmarshal(b, &a); err != nil {

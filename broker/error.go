@@ -37,6 +37,7 @@ func (c Class) String() string {
 // Op is the request that failed, by Kafka's own name.
 type Op string
 
+// The requests that an Op names.
 const (
 	OpMetadata        Op = "Metadata"
 	OpFindCoordinator Op = "FindCoordinator"

@@ -49,5 +49,5 @@ func New() (*Exposition, error) {
 // ServeHTTP implements http.Handler: the text form, or another that the request asks for and Prometheus' client knows.
 func (e *Exposition) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.handler.ServeHTTP(w, r) }
 
-// Close ends it: instruments record nothing any more.
+// Close ends it: instruments record nothing any more. Its error is the OpenTelemetry provider's, of a second Close for example.
 func (e *Exposition) Close() error { return e.Shutdown(context.Background()) }

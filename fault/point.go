@@ -88,7 +88,7 @@ type Site struct {
 // must be safe for use from many goroutines.
 type Hook func(Site) error
 
-// At calls the hook, if there is one.
+// At calls the hook, if there is one, and gives its error.
 func (h Hook) At(s Site) error {
 	if h == nil {
 		return nil

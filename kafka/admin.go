@@ -19,7 +19,7 @@ import (
 // end of ctx is noticed at once, in the middle of a request too.
 type Admin struct{ cluster *cluster }
 
-// NewAdmin returns an Admin that has connected to nothing yet.
+// NewAdmin returns an Admin that has connected to nothing yet. Its error says what of the authentication in cfg cannot work.
 func NewAdmin(cfg Config) (*Admin, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func retry(ctx context.Context, f func() error) error {
 	}
 }
 
-// Cluster names the cluster.
+// Cluster names the cluster. It has the errors of every Admin method.
 func (a *Admin) Cluster(ctx context.Context) (info ClusterInfo, err error) {
 	err = retry(ctx, func() error {
 		m, err := a.cluster.metadataUntil(ctx, nil)
@@ -299,7 +299,7 @@ func samePolicy(a, b string) bool {
 	return slices.Equal(set(a), set(b))
 }
 
-// TopicConfig reads a topic's settings.
+// TopicConfig reads a topic's settings. A topic that does not exist is an error of class Retry: it may come.
 func (a *Admin) TopicConfig(ctx context.Context, name string) (map[string]string, error) {
 	configs := map[string]string{}
 	err := retry(ctx, func() error {
@@ -322,7 +322,8 @@ func (a *Admin) TopicConfig(ctx context.Context, name string) (map[string]string
 	return configs, err
 }
 
-// Ends says what partitions hold; committed asks for the last stable offset in the place of the high watermark.
+// Ends says what partitions hold; committed asks for the last stable offset in the place of the high watermark. One of them that
+// has no leader until ctx ends is an error for all.
 func (a *Admin) Ends(ctx context.Context, tps []record.TopicPartition, committed bool) (map[record.TopicPartition]Range, error) {
 	ranges := map[record.TopicPartition]Range{}
 	err := retry(ctx, func() error { return a.cluster.ends(ctx, tps, committed, ranges) })
@@ -391,7 +392,7 @@ func (c *cluster) listOffsets(ctx context.Context, to *link, tps []record.TopicP
 }
 
 // CommittedOffsets reads a group's positions; At is broker.None where nothing was committed, a group that does not exist
-// included.
+// included. It has the errors of every Admin method.
 func (a *Admin) CommittedOffsets(ctx context.Context, group string, tps []record.TopicPartition) (offsets broker.Offsets, err error) {
 	err = retry(ctx, func() (err error) {
 		to, err := a.cluster.coordinator(ctx, group)
@@ -444,7 +445,8 @@ func fetchOffsets(ctx context.Context, to *link, group string, tps []record.Topi
 // opDeleteTopics is known to this room only.
 const opDeleteTopics broker.Op = "DeleteTopics"
 
-// DeleteTopics deletes topics; ones that do not exist are passed over.
+// DeleteTopics deletes topics; ones that do not exist are passed over. The first that a broker refuses is the error; others may be
+// gone all the same.
 func (a *Admin) DeleteTopics(ctx context.Context, names ...string) error {
 	if len(names) == 0 {
 		return nil

@@ -36,7 +36,8 @@ func coordinatorCall[T any](ctx context.Context, a *Admin, op broker.Op, group s
 	return answer, err
 }
 
-// GroupMembers are the ids of a group's members, in order; none for a group that does not exist.
+// GroupMembers are the ids of a group's members, in order; none for a group that does not exist. It has the errors of every Admin
+// method.
 func (a *Admin) GroupMembers(ctx context.Context, group string) (ids []string, err error) {
 	answer, err := coordinatorCall(ctx, a, opDescribeGroups, group, func(b *sarama.Broker) (*sarama.DescribeGroupsResponse, error) {
 		return b.DescribeGroups(&sarama.DescribeGroupsRequest{Version: 4, Groups: []string{group}})

@@ -15,7 +15,7 @@ import (
 // Changelog reads whole stretches of partitions for restores, on its own connections.
 type Changelog struct{ cluster *cluster }
 
-// NewChangelog returns a reader that has connected to nothing yet.
+// NewChangelog returns a reader that has connected to nothing yet. Its error says what of the authentication in cfg cannot work.
 func NewChangelog(cfg Config) (*Changelog, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func NewChangelog(cfg Config) (*Changelog, error) {
 // Close ends its connections; reads that are under way fail.
 func (c *Changelog) Close() { c.cluster.close() }
 
-// Ends says what partitions hold.
+// Ends says what partitions hold. Its error has a *broker.Error in its chain, and ctx's cause if that ended first.
 func (c *Changelog) Ends(ctx context.Context, tps []record.TopicPartition) (map[record.TopicPartition]Range, error) {
 	ranges := map[record.TopicPartition]Range{}
 	err := retry(ctx, func() error { return c.cluster.ends(ctx, tps, false, ranges) })

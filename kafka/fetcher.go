@@ -68,7 +68,7 @@ type position struct {
 }
 
 // NewFetcher returns a running fetcher that reads nothing yet. deliver gets broker.Fetched, broker.FetchFailed and
-// broker.ConnectionChanged and must not block.
+// broker.ConnectionChanged and must not block. Its error says what of the authentication in cfg cannot work.
 func NewFetcher(cfg FetcherConfig, deliver func(broker.Event)) (*Fetcher, error) {
 	if err := cfg.Config.validate(); err != nil {
 		return nil, err

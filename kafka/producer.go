@@ -93,7 +93,7 @@ type Producer struct {
 
 // NewProducer returns a running producer. deliver gets broker.Flushed, broker.TransactionEnded, broker.TransactionAborted,
 // broker.Fenced and broker.ConnectionChanged on the producer's goroutines and must not block. A transactional id is initialised
-// at once, which ends what an earlier producer of that name has left open.
+// at once, which ends what an earlier producer of that name has left open. Its error says which setting of cfg cannot work.
 func NewProducer(cfg ProducerConfig, deliver func(broker.Event)) (*Producer, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
@@ -223,7 +223,8 @@ func (p *Producer) Amend(token uint64, records []broker.Outgoing) {
 	p.sender.put(flushAsked{token, p.interval - 1})
 }
 
-// Partitions is a topic's partition count; it may ask the cluster the first time.
+// Partitions is a topic's partition count; it may ask the cluster the first time. Its error has a *broker.Error in its chain: the
+// topic does not exist, may not be seen, or no broker answers.
 func (p *Producer) Partitions(topic string) (int32, error) {
 	var n int32
 	err := p.sender.retry(func() (err error) {

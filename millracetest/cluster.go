@@ -204,7 +204,7 @@ func (m *Member) Stop() {
 	}
 }
 
-// Ended waits for the node's own end, and gives what Run returned.
+// Ended waits for the node's own end, and gives the error that Run returned.
 func (m *Member) Ended() error {
 	m.c.tb.Helper()
 	select {

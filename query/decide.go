@@ -8,8 +8,9 @@ type Lease uint8
 const (
 	// LeaseNone: it was never assigned to this node.
 	LeaseNone Lease = iota
-	// LeaseOpening and LeaseRestoring: it is assigned here and cannot answer yet.
+	// LeaseOpening: it is assigned here, is opened and cannot answer yet.
 	LeaseOpening
+	// LeaseRestoring: it is assigned here, is restored and cannot answer yet.
 	LeaseRestoring
 	// LeaseServing: its store actor answers.
 	LeaseServing

@@ -172,7 +172,7 @@ func (d *Directory) Path() string { return d.dir }
 // ProcessID names this state directory for as long as it exists. The assignor gives a task back to where its state is.
 func (d *Directory) ProcessID() uuid.UUID { return d.processID }
 
-// Tasks are the tasks that have state here, open or not, in order.
+// Tasks are the tasks that have state here, open or not, in order. A directory that cannot be read is a *DirectoryError.
 func (d *Directory) Tasks() ([]record.TaskID, error) {
 	names, err := d.opts.FS.List(d.dir)
 	if err != nil {
@@ -286,7 +286,7 @@ func (d *Directory) removeTrash() {
 	}
 }
 
-// Close unlocks the directory. Tasks that are still open are closed first, each with its flush.
+// Close unlocks the directory. Tasks that are still open are closed first, each with its flush; the errors of all are joined.
 func (d *Directory) Close() error {
 	d.mu.Lock()
 	if d.closed {

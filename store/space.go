@@ -103,7 +103,7 @@ func (s *space) set(full *DiskFullError) {
 	}
 }
 
-// DiskFull is what the engine waits for, or nil.
+// DiskFull is what the engine waits for, a *DiskFullError, or nil.
 func (t *TaskState) DiskFull() error {
 	if full := t.engine.space.full.Load(); full != nil {
 		return full

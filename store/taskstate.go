@@ -153,7 +153,7 @@ func decodeClock(b []byte) (int64, error) {
 	return int64(binary.BigEndian.Uint64(b)), nil
 }
 
-// Flush writes everything that was applied to disk and waits for it.
+// Flush writes everything that was applied to disk and waits for it. Its error is an *EngineError, or ErrStateStoreClosed.
 func (t *TaskState) Flush() error {
 	if err := t.breakable(fault.StoreFlush, noStore); err != nil {
 		return t.engine.failure("flush", err)
@@ -169,6 +169,7 @@ func (t *TaskState) Flush() error {
 
 // MaybeFlush starts a flush if something was written and the last one is longer ago than the interval. It does not wait.
 // Apply calls it; a node also calls it on a timer, for tasks that fall silent. (A full memtable is flushed in any case.)
+// Its error is that of Flush, as far as it shows at the start.
 func (t *TaskState) MaybeFlush(now time.Time) error {
 	since := now.Sub(time.Unix(0, t.flushedAt.Load()))
 	if since < t.dir.opts.FlushInterval || t.DiskFull() != nil || !t.dirty.CompareAndSwap(true, false) {

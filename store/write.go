@@ -158,7 +158,8 @@ func (t *TaskState) write(epoch uint64, f func(*view, *pebble.Batch) error) erro
 
 // Reached says that the state reflects its sources up to a position, though no unit and no changelog record has said so:
 // what was committed since wrote nothing. It is for the committed offsets that a task starts from, once it is restored; a
-// position that the state is beyond already stays. It is not written to disk, since the next start is told again.
+// position that the state is beyond already stays. It is not written to disk, since the next start is told again. Its error wraps
+// ErrLeaseRevoked.
 func (l *WriteLease) Reached(p record.Position) error {
 	t := l.state
 	t.writing.Lock()

@@ -27,7 +27,8 @@ func (t *Task) Uncommitted() (bytes int64) { return t.mem.active }
 func (t *Task) Prepare(now time.Time) (*Unit, error) { return t.PrepareTransaction(now, Stamp{}) }
 
 // PrepareTransaction is Prepare exactly once: the metadata of each offset names the transaction that commits it. It works
-// also when nothing has changed since the last commit; the unit has the same offsets then, under the new name.
+// also when nothing has changed since the last commit; the unit has the same offsets then, under the new name. It has the errors
+// of Prepare.
 func (t *Task) PrepareTransaction(now time.Time, s Stamp) (*Unit, error) {
 	if err := t.enter(now); err != nil {
 		return nil, err

@@ -32,15 +32,19 @@ func NewGlobalStore[K, V any](name string, topic Topic[K, V]) GlobalStore[K, V] 
 // fit into memory, once for each node.
 func (s GlobalStore[K, V]) InMemory() GlobalStore[K, V] { s.inMemory = true; return s }
 
-// StoreName is the store's name; StoreKind is "key-value", since it is read as such.
+// StoreName is the store's name.
 func (s GlobalStore[K, V]) StoreName() string { return s.name }
+
+// StoreKind is "key-value", since it is read as such.
 func (s GlobalStore[K, V]) StoreKind() string { return keyValueKind }
 
 // StoreGlobal says that every node has all of it, so that a query need not look for a key's partition.
 func (s GlobalStore[K, V]) StoreGlobal() bool { return true }
 
-// KeyCodec and ValueCodec say how its entries are written: as the topic's.
-func (s GlobalStore[K, V]) KeyCodec() codec.Codec[K]   { return s.topic.keys }
+// KeyCodec says how its keys are written: as the topic's.
+func (s GlobalStore[K, V]) KeyCodec() codec.Codec[K] { return s.topic.keys }
+
+// ValueCodec says how its values are written: as the topic's.
 func (s GlobalStore[K, V]) ValueCodec() codec.Codec[V] { return s.topic.values }
 
 func (s GlobalStore[K, V]) declaration() *storeNode {
@@ -177,7 +181,8 @@ func (s GlobalStore[K, V]) open(state GlobalState) *GlobalKeyValue[K, V] {
 	return &GlobalKeyValue[K, V]{newTable(s.name, s.topic.keys, s.topic.values, nil), state}
 }
 
-// Get gives the value of key; found is false if there is none.
+// Get gives the value of key; found is false if there is none. Its error is a
+// *StoreError: the key cannot be encoded, the value cannot be decoded, or the store cannot be read.
 func (s *GlobalKeyValue[K, V]) Get(key K) (value V, found bool, err error) {
 	value, _, found, err = s.GetTimestamped(key)
 	return value, found, err
@@ -207,8 +212,10 @@ func (s *GlobalKeyValue[K, V]) ReverseRange(from, to K) iter.Seq2[Entry[K, V], e
 	return s.between(&from, &to, true)
 }
 
-// All gives every entry by the byte order of the encoded keys, with any codec; ReverseAll backwards.
+// All gives every entry by the byte order of the encoded keys, with any codec.
 func (s *GlobalKeyValue[K, V]) All() iter.Seq2[Entry[K, V], error] { return s.between(nil, nil, false) }
+
+// ReverseAll is All backwards.
 func (s *GlobalKeyValue[K, V]) ReverseAll() iter.Seq2[Entry[K, V], error] {
 	return s.between(nil, nil, true)
 }

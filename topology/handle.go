@@ -36,8 +36,10 @@ func NewTopic[K, V any](name string, keys codec.Codec[K], values codec.Codec[V])
 // Name is the topic's name in Kafka.
 func (t Topic[K, V]) Name() string { return t.name }
 
-// KeyCodec and ValueCodec say how its records are written.
-func (t Topic[K, V]) KeyCodec() codec.Codec[K]   { return t.keys }
+// KeyCodec says how its records' keys are written.
+func (t Topic[K, V]) KeyCodec() codec.Codec[K] { return t.keys }
+
+// ValueCodec says how its records' values are written.
 func (t Topic[K, V]) ValueCodec() codec.Codec[V] { return t.values }
 
 // WithReset returns the topic with another reset policy.
@@ -112,12 +114,16 @@ func (s KeyValueStore[K, V]) WithChangelogConfig(config map[string]string) KeyVa
 	return s
 }
 
-// StoreName is the store's name; StoreKind is "key-value".
+// StoreName is the store's name.
 func (s KeyValueStore[K, V]) StoreName() string { return s.name }
+
+// StoreKind is "key-value".
 func (s KeyValueStore[K, V]) StoreKind() string { return keyValueKind }
 
-// KeyCodec and ValueCodec say how its entries are written.
-func (s KeyValueStore[K, V]) KeyCodec() codec.Codec[K]   { return s.keys }
+// KeyCodec says how its keys are written.
+func (s KeyValueStore[K, V]) KeyCodec() codec.Codec[K] { return s.keys }
+
+// ValueCodec says how its values are written.
 func (s KeyValueStore[K, V]) ValueCodec() codec.Codec[V] { return s.values }
 
 func (s KeyValueStore[K, V]) declaration() *storeNode {

@@ -41,7 +41,7 @@ func (in *Instance) Sink(topic string) string {
 
 type part struct{ init, flush, close func() error }
 
-// Instantiate makes the closures of the sub-topology for one task. Nothing is opened before Init.
+// Instantiate makes the closures of the sub-topology for one task. Nothing is opened before Init. A host that is nil is an error.
 func (s *SubTopology) Instantiate(host Host) (*Instance, error) {
 	if host == nil {
 		return nil, errors.New("topology: Instantiate needs a host")
@@ -106,7 +106,8 @@ func (in *Instance) Source(topic string) (func(raw *record.Raw) error, error) {
 	return nil, fmt.Errorf("topology: sub-topology %d has no source for topic %q", in.sub.ID, topic)
 }
 
-// Flush forwards what aggregations hold back, parents first, so that chained ones see each other's results.
+// Flush forwards what aggregations hold back, parents first, so that chained ones see each other's results. It ends at the first
+// error of a processor, a store or an output.
 func (in *Instance) Flush() error {
 	for i := range in.parts {
 		if f := in.parts[i].flush; f != nil {

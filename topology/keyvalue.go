@@ -32,7 +32,8 @@ func (s *KeyValue[K, V]) cell(key K) (*Cell, error) {
 	return c, storeError(s.name, err)
 }
 
-// Get gives the value of key; found is false if there is none.
+// Get gives the value of key; found is false if there is none. Its error is a
+// *StoreError: the key cannot be encoded, the value cannot be decoded, or the store cannot be read.
 func (s *KeyValue[K, V]) Get(key K) (value V, found bool, err error) {
 	value, _, found, err = s.GetTimestamped(key)
 	return value, found, err
@@ -48,7 +49,8 @@ func (s *KeyValue[K, V]) GetTimestamped(key K) (value V, timestamp int64, found 
 	return value, c.Timestamp, err == nil, err
 }
 
-// Put sets the value of key. The timestamp is the one of the value in the changelog and of what is emitted from it.
+// Put sets the value of key. The timestamp is the one of the value in the changelog and of what is emitted from it. Its
+// error is a *StoreError: the key or the value cannot be encoded, or the store cannot be read or written.
 func (s *KeyValue[K, V]) Put(key K, value V, timestamp int64) error {
 	c, err := s.cell(key)
 	if err != nil {
@@ -77,8 +79,10 @@ func (s *KeyValue[K, V]) ReverseRange(from, to K) iter.Seq2[Entry[K, V], error] 
 	return s.between(&from, &to, true)
 }
 
-// All gives every entry by the byte order of the encoded keys, with any codec; ReverseAll backwards.
-func (s *KeyValue[K, V]) All() iter.Seq2[Entry[K, V], error]        { return s.between(nil, nil, false) }
+// All gives every entry by the byte order of the encoded keys, with any codec.
+func (s *KeyValue[K, V]) All() iter.Seq2[Entry[K, V], error] { return s.between(nil, nil, false) }
+
+// ReverseAll is All backwards.
 func (s *KeyValue[K, V]) ReverseAll() iter.Seq2[Entry[K, V], error] { return s.between(nil, nil, true) }
 
 func (s *KeyValue[K, V]) between(from, to *K, reverse bool) iter.Seq2[Entry[K, V], error] {

@@ -60,7 +60,7 @@ func Consume[K, V any](s Stream[K, V], name string, supply func() Processor[K, V
 // Forward sends r to every child. Return its error.
 func (c *Context[KO, VO]) Forward(r record.Record[KO, VO]) error { return c.forward(r) }
 
-// ForwardTo sends r to the child called name; there must be one.
+// ForwardTo sends r to the child called name; there must be one. Return its error, as that of Forward.
 func (c *Context[KO, VO]) ForwardTo(name string, r record.Record[KO, VO]) error {
 	f := c.byName[name]
 	if f == nil {
@@ -79,9 +79,11 @@ func (c *Context[KO, VO]) Schedule(intervalMS int64, t PunctuationType, f func(t
 	return c.in.schedule(c.node.name, intervalMS, t, f), nil
 }
 
-// StreamTime is the highest timestamp taken up, WallClock the time of the step; both in milliseconds.
+// StreamTime is the highest timestamp taken up, in milliseconds since the Unix epoch; below 0 before the first.
 func (c *Context[KO, VO]) StreamTime() int64 { return c.in.host.StreamTime() }
-func (c *Context[KO, VO]) WallClock() int64  { return c.in.host.WallClock() }
+
+// WallClock is the time of the step, in milliseconds since the Unix epoch.
+func (c *Context[KO, VO]) WallClock() int64 { return c.in.host.WallClock() }
 
 // Current is where the record in process came from; ok is false in a punctuation or a flush.
 func (c *Context[KO, VO]) Current() (source record.TopicPartition, offset int64, ok bool) {

@@ -32,7 +32,7 @@ func (in *Instance) schedule(node string, interval int64, t PunctuationType, f f
 }
 
 // Punctuate calls what is due at the two times, in milliseconds, earliest first; each at most once. A stream time
-// below 0 is "no data yet".
+// below 0 is "no data yet". It ends at the first error of one of them.
 func (in *Instance) Punctuate(streamTime, wallClock int64) error {
 	if err := in.punctuate(StreamTime, streamTime); err != nil {
 		return err

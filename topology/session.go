@@ -57,7 +57,8 @@ func (s *Session[K, V]) at(start, end int64) (*Cell, error) {
 // floor is the first end that is not expired.
 func (s *Session[K, V]) floor() int64 { return max(0, s.state.Time()-s.retention+1) }
 
-// FetchSession gives the value of one session; found is false if there is none with exactly these times.
+// FetchSession gives the value of one session; found is false if there is none with exactly these times. Its error is a
+// *StoreError: the key cannot be encoded, the value cannot be decoded, or the store cannot be read.
 func (s *Session[K, V]) FetchSession(key K, start, end int64) (value V, timestamp int64, found bool, err error) {
 	if end < s.floor() || start < 0 {
 		return value, 0, false, nil
@@ -98,36 +99,43 @@ func (s *Session[K, V]) Remove(session Windowed[K]) error {
 	return s.remove(c)
 }
 
-// Fetch gives all sessions of one key; BackwardFetch newest first.
+// Fetch gives all sessions of one key, oldest first.
 func (s *Session[K, V]) Fetch(key K) iter.Seq2[Entry[Windowed[K], V], error] {
 	return s.ofKey(key, 0, math.MaxInt64, false)
 }
+
+// BackwardFetch is Fetch, newest first.
 func (s *Session[K, V]) BackwardFetch(key K) iter.Seq2[Entry[Windowed[K], V], error] {
 	return s.ofKey(key, 0, math.MaxInt64, true)
 }
 
-// FetchKeys gives all sessions of the keys from keyFrom to keyTo; the key codec must be Ordered. BackwardFetchKeys is the
-// other way round.
+// FetchKeys gives all sessions of the keys from keyFrom to keyTo; the key codec must be Ordered.
 func (s *Session[K, V]) FetchKeys(keyFrom, keyTo K) iter.Seq2[Entry[Windowed[K], V], error] {
 	return s.between(&keyFrom, &keyTo, false)
 }
+
+// BackwardFetchKeys is FetchKeys, the other way round.
 func (s *Session[K, V]) BackwardFetchKeys(keyFrom, keyTo K) iter.Seq2[Entry[Windowed[K], V], error] {
 	return s.between(&keyFrom, &keyTo, true)
 }
 
 // FindSessions gives the sessions of one key that end at earliestEnd or later and start at latestStart or earlier: those
-// that meet the time between the two. BackwardFindSessions newest first.
+// that meet the time between the two, oldest first.
 func (s *Session[K, V]) FindSessions(key K, earliestEnd, latestStart int64) iter.Seq2[Entry[Windowed[K], V], error] {
 	return s.ofKey(key, earliestEnd, latestStart, false)
 }
+
+// BackwardFindSessions is FindSessions, newest first.
 func (s *Session[K, V]) BackwardFindSessions(key K, earliestEnd, latestStart int64) iter.Seq2[Entry[Windowed[K], V], error] {
 	return s.ofKey(key, earliestEnd, latestStart, true)
 }
 
-// All gives every session that is not expired; BackwardAll is the other way round.
+// All gives every session that is not expired.
 func (s *Session[K, V]) All() iter.Seq2[Entry[Windowed[K], V], error] {
 	return s.between(nil, nil, false)
 }
+
+// BackwardAll is All, the other way round.
 func (s *Session[K, V]) BackwardAll() iter.Seq2[Entry[Windowed[K], V], error] {
 	return s.between(nil, nil, true)
 }

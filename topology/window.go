@@ -58,7 +58,8 @@ func (s *Window[K, V]) at(start int64) (*Cell, error) {
 // floor is the first start that is not expired.
 func (s *Window[K, V]) floor() int64 { return max(0, s.state.Time()-s.retention+1) }
 
-// Fetch gives the value of the window of key that starts at start; found is false if there is none.
+// Fetch gives the value of the window of key that starts at start; found is false if there is none. Its error is a
+// *StoreError: the key cannot be encoded, the value cannot be decoded, or the store cannot be read.
 func (s *Window[K, V]) Fetch(key K, start int64) (value V, found bool, err error) {
 	value, _, found, err = s.FetchTimestamped(key, start)
 	return value, found, err
@@ -105,36 +106,43 @@ func (s *Window[K, V]) Delete(key K, start int64) error {
 	return s.remove(c)
 }
 
-// FetchBetween gives the windows of one key that start from from to to; BackwardFetchBetween newest first.
+// FetchBetween gives the windows of one key that start from from to to, oldest first.
 func (s *Window[K, V]) FetchBetween(key K, from, to int64) iter.Seq2[Entry[Windowed[K], V], error] {
 	return s.ofKey(key, from, to, false)
 }
+
+// BackwardFetchBetween is FetchBetween, newest first.
 func (s *Window[K, V]) BackwardFetchBetween(key K, from, to int64) iter.Seq2[Entry[Windowed[K], V], error] {
 	return s.ofKey(key, from, to, true)
 }
 
 // FetchKeys gives the windows of the keys from keyFrom to keyTo that start from from to to; the key codec must be
-// Ordered. BackwardFetchKeys is the other way round.
+// Ordered.
 func (s *Window[K, V]) FetchKeys(keyFrom, keyTo K, from, to int64) iter.Seq2[Entry[Windowed[K], V], error] {
 	return s.between(&keyFrom, &keyTo, from, to, false)
 }
+
+// BackwardFetchKeys is FetchKeys, the other way round.
 func (s *Window[K, V]) BackwardFetchKeys(keyFrom, keyTo K, from, to int64) iter.Seq2[Entry[Windowed[K], V], error] {
 	return s.between(&keyFrom, &keyTo, from, to, true)
 }
 
-// FetchAll gives the windows of all keys that start from from to to; BackwardFetchAll is the other way round. It reads
-// the whole store.
+// FetchAll gives the windows of all keys that start from from to to. It reads the whole store.
 func (s *Window[K, V]) FetchAll(from, to int64) iter.Seq2[Entry[Windowed[K], V], error] {
 	return s.between(nil, nil, from, to, false)
 }
+
+// BackwardFetchAll is FetchAll, the other way round.
 func (s *Window[K, V]) BackwardFetchAll(from, to int64) iter.Seq2[Entry[Windowed[K], V], error] {
 	return s.between(nil, nil, from, to, true)
 }
 
-// All gives every window that is not expired; BackwardAll is the other way round.
+// All gives every window that is not expired.
 func (s *Window[K, V]) All() iter.Seq2[Entry[Windowed[K], V], error] {
 	return s.between(nil, nil, 0, math.MaxInt64, false)
 }
+
+// BackwardAll is All, the other way round.
 func (s *Window[K, V]) BackwardAll() iter.Seq2[Entry[Windowed[K], V], error] {
 	return s.between(nil, nil, 0, math.MaxInt64, true)
 }

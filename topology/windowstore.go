@@ -50,17 +50,23 @@ func (s WindowStore[K, V]) WithChangelogConfig(config map[string]string) WindowS
 	return s
 }
 
-// StoreName is the store's name; StoreKind is "window".
+// StoreName is the store's name.
 func (s WindowStore[K, V]) StoreName() string { return s.name }
+
+// StoreKind is "window".
 func (s WindowStore[K, V]) StoreKind() string { return windowKind }
 
-// KeyCodec and ValueCodec say how its entries are written.
-func (s WindowStore[K, V]) KeyCodec() codec.Codec[K]   { return s.keys }
+// KeyCodec says how its keys are written.
+func (s WindowStore[K, V]) KeyCodec() codec.Codec[K] { return s.keys }
+
+// ValueCodec says how its values are written.
 func (s WindowStore[K, V]) ValueCodec() codec.Codec[V] { return s.values }
 
-// WindowSize and Retention are what it was declared with.
+// WindowSize is how long its windows are, as it was declared.
 func (s WindowStore[K, V]) WindowSize() time.Duration { return s.size }
-func (s WindowStore[K, V]) Retention() time.Duration  { return s.retention }
+
+// Retention is how long it keeps a window behind stream time, as it was declared.
+func (s WindowStore[K, V]) Retention() time.Duration { return s.retention }
 
 func (s WindowStore[K, V]) declaration() *storeNode {
 	d := &storeNode{spec: StoreSpec{Name: s.name, Kind: s.StoreKind(), Changelog: !s.noChangelog, InMemory: s.inMemory,
@@ -136,12 +142,16 @@ func (s SessionStore[K, V]) WithChangelogConfig(config map[string]string) Sessio
 	return s
 }
 
-// StoreName is the store's name; StoreKind is "session".
+// StoreName is the store's name.
 func (s SessionStore[K, V]) StoreName() string { return s.name }
+
+// StoreKind is "session".
 func (s SessionStore[K, V]) StoreKind() string { return sessionKind }
 
-// KeyCodec and ValueCodec say how its entries are written.
-func (s SessionStore[K, V]) KeyCodec() codec.Codec[K]   { return s.keys }
+// KeyCodec says how its keys are written.
+func (s SessionStore[K, V]) KeyCodec() codec.Codec[K] { return s.keys }
+
+// ValueCodec says how its values are written.
 func (s SessionStore[K, V]) ValueCodec() codec.Codec[V] { return s.values }
 
 // Retention is what it was declared with.

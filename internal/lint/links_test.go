@@ -135,3 +135,14 @@ func TestBrokenLinksAreFound(t *testing.T) {
 		t.Errorf("links: %q", got)
 	}
 }
+
+// Whoever begins at docs/README.md finds every page.
+func TestTheIndexLinksEveryPage(t *testing.T) {
+	texts := documents(t)
+	links := linksOf(texts["docs/README.md"])
+	for page := range texts {
+		if path.Dir(page) == "docs" && page != "docs/README.md" && !slices.Contains(links, path.Base(page)) {
+			t.Errorf("docs/README.md does not link %s", page)
+		}
+	}
+}

@@ -11,6 +11,7 @@ type Cluster struct{ fake *kfake.Cluster }
 
 // Start runs three brokers on free ports of 127.0.0.1. Sessions may be as short as 100 ms, where a real broker's default is
 // 6 s at least, so that tests of death need not last. Further options of the fake apply after that.
+// Its error is that of an option, or of a port that cannot be had.
 func Start(opts ...kfake.Opt) (*Cluster, error) {
 	own := []kfake.Opt{kfake.NumBrokers(3), kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "100"})}
 	c, err := kfake.NewCluster(append(own, opts...)...)

@@ -82,7 +82,8 @@ var ErrHasAddress = errors.New("remote: the actor system has an address already"
 const noAddress = "nonhost"
 
 // Serve begins to answer, once. The actor system gets this address, so nobody else may use the system before it returns: the
-// library keeps the address without a lock. PIDs that were made before stay valid inside the process, but not outside.
+// library keeps the address without a lock. PIDs that were made before stay valid inside the process, but not outside. Its error
+// is ErrHasAddress.
 func (l *Listener) Serve(n Node) error {
 	if has := n.System.ProcessRegistry.Address; has != noAddress && has != l.address {
 		return ErrHasAddress
@@ -110,7 +111,7 @@ func (l *Listener) Serve(n Node) error {
 	return nil
 }
 
-// Close ends it: streams are cut off, and what they have asked is answered to nobody.
+// Close ends it: streams are cut off, and what they have asked is answered to nobody. Its error is always nil.
 func (l *Listener) Close() error {
 	l.once.Do(func() {
 		close(l.ending)
