@@ -25,6 +25,10 @@ func metricsTable() string {
 		r := &metricRows[i]
 		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s | %s |\n", r.exposed(), r.name, strings.Trim(r.unit, "{}"), strings.Join(r.labels, ", "), r.help, r.streams)
 	}
+	for i := range histogramRows {
+		r := &histogramRows[i]
+		fmt.Fprintf(&b, "| `%s` | `%s` | s | %s | %s | %s |\n", r.exposed(), r.name, strings.Join(r.labels, ", "), r.help, r.streams)
+	}
 	return b.String()
 }
 
@@ -74,5 +78,12 @@ func TestMetricRowsAreWhole(t *testing.T) {
 		if len(series) == 0 && !strings.HasPrefix(r.name, "millrace.query.") {
 			t.Errorf("%s shows nothing", r.name)
 		}
+	}
+	for i := range histogramRows {
+		r := &histogramRows[i]
+		if seen[r.exposed()] || seen[r.exposed()+"_total"] || !slices.IsSorted(r.buckets) || len(r.labels) != 1 || r.help == "" || len(r.buckets) != 14 {
+			t.Errorf("%+v", r)
+		}
+		seen[r.exposed()] = true
 	}
 }

@@ -36,6 +36,8 @@ type meters struct {
 	// questions are by store, and do not change.
 	questions    map[string]*router.Counts
 	registration metric.Registration
+	// histograms are by the rows' names. They are made before anything begins that is measured.
+	histograms map[string]metric.Float64Histogram
 
 	mu      sync.Mutex
 	threads map[string]*threadMeter
@@ -88,6 +90,13 @@ func newMeters(n *Node) *meters {
 	return m
 }
 
+// measureQuestions has the histograms told of answers.
+func (m *meters) measureQuestions() {
+	for name, c := range m.questions {
+		c.Waited = m.latency(queryLatency, name)
+	}
+}
+
 // begin makes the instruments, and shows what they are asked for from now on. Its error is an *OptionError with the
 // provider's.
 func (m *meters) begin() error {
@@ -103,10 +112,11 @@ func (m *meters) begin() error {
 		m.observe(o, instruments)
 		return nil
 	}, instruments...)
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if err := errors.Join(append(errs, err, m.makeHistograms(meter))...); err != nil {
 		return &OptionError{"WithMeterProvider", "it makes no instruments: " + err.Error()}
 	}
 	m.registration = registration
+	m.measureQuestions()
 	return nil
 }
 
@@ -154,7 +164,7 @@ func (m *meters) end() {
 func (m *meters) thread(name string) *threadMeter {
 	t := m.threads[name]
 	if t == nil {
-		t = &threadMeter{work: thread.NewWork(time.Now), failures: map[string]int64{}}
+		t = &threadMeter{work: thread.NewWork(time.Now, m.latencies(name)), failures: map[string]int64{}}
 		m.threads[name] = t
 	}
 	return t
@@ -201,6 +211,7 @@ func (m *meters) store(at storePartition) *storeMeter {
 	s := m.stores[at]
 	if s == nil {
 		s = &storeMeter{restores: map[string]int64{}}
+		s.counts.Restored = m.latency(restoreLatency, at.store)
 		m.stores[at] = s
 	}
 	return s

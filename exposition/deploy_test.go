@@ -30,7 +30,12 @@ func known(t *testing.T) map[string][]string {
 	target := []string{"instance", "job"}
 	metrics := map[string][]string{"up": target}
 	for _, m := range row.FindAllStringSubmatch(string(page), -1) {
-		metrics[m[1]] = append(append([]string{"app"}, target...), strings.Split(m[2], ", ")...)
+		labels := append(append([]string{"app"}, target...), strings.Split(m[2], ", ")...)
+		if !strings.HasSuffix(m[1], "_seconds") { // what else is in seconds is a counter
+			metrics[m[1]] = labels
+			continue
+		}
+		metrics[m[1]+"_sum"], metrics[m[1]+"_count"], metrics[m[1]+"_bucket"] = labels, labels, append([]string{"le"}, labels...)
 	}
 	if len(metrics) < 40 {
 		t.Fatalf("the page lists %v only", metrics)
@@ -61,6 +66,13 @@ func expression(expr string, metrics map[string][]string) (labels []string, err 
 			found++
 			labels = append(labels, selector(e, metrics, wrong)...)
 		case *metricsql.FuncExpr:
+			if e.Name == "histogram_quantile" {
+				if !slices.Contains(labels, "le") {
+					wrong("there are no buckets to take a quantile of")
+				}
+				labels = slices.DeleteFunc(labels, func(l string) bool { return l == "le" })
+				return
+			}
 			if r, ok := e.Args[0].(*metricsql.RollupExpr); !slices.Contains(ranged, e.Name) || !ok || r.Window == nil {
 				wrong("%s is not one of %v over a range", e.Name, ranged)
 			}

@@ -1,10 +1,18 @@
 package store
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Counts are what was done to a store partition, by its task and by questions. They outlive the state: the next one may go
 // on with the same. Any goroutine adds to them, and any may read.
-type Counts struct{ gets, scans, puts, bytes atomic.Int64 }
+type Counts struct {
+	// Restored, if it is not nil, is told how long a restore has taken to write each batch that it has read into the engine.
+	// It is called on the restore's goroutine.
+	Restored                 func(time.Duration)
+	gets, scans, puts, bytes atomic.Int64
+}
 
 // Gets are keys that were looked for in the engine, or in the rows of a store in memory; what a task finds among the values that
 // it keeps at hand is not.
@@ -28,6 +36,12 @@ func (c *Counts) get(n int) {
 func (c *Counts) scan() {
 	if c != nil {
 		c.scans.Add(1)
+	}
+}
+
+func (c *Counts) restored(began time.Time) {
+	if c != nil && c.Restored != nil {
+		c.Restored(time.Since(began))
 	}
 }
 

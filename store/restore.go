@@ -268,6 +268,7 @@ func (r *restore) write(ctx context.Context) error {
 	if err := r.t.breakable(fault.RestoreBatch, r.store); err != nil {
 		return r.failed(err)
 	}
+	began := time.Now()
 	var err error
 	if r.chunk.worthTables() && !r.chunk.spec.InMemory {
 		r.result.Bulk = true
@@ -278,6 +279,7 @@ func (r *restore) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.chunk.spec.Counts.restored(began)
 	r.chunk.reset()
 	r.result.Next = r.chunk.next
 	r.report()

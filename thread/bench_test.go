@@ -6,6 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	api "go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/sdk/metric"
+
 	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/record"
@@ -178,7 +182,7 @@ func BenchmarkStep(b *testing.B) {
 // count tells what a ratio is worth.
 func BenchmarkStepMetered(b *testing.B) {
 	for _, exactlyOnce := range []bool{false, true} {
-		for name, work := range map[string]*thread.Work{"metered": thread.NewWork(time.Now), "control": nil} {
+		for name, work := range map[string]*thread.Work{"metered": thread.NewWork(time.Now, histograms(b)), "control": nil} {
 			b.Run(fmt.Sprintf("exactlyOnce=%t/%s", exactlyOnce, name), func(b *testing.B) {
 				plain, other := newStepping(b, exactlyOnce, nil), newStepping(b, exactlyOnce, work)
 				var ratios []float64
@@ -202,4 +206,15 @@ func took(s *stepping) float64 {
 		s.step()
 	}
 	return float64(time.Since(began))
+}
+
+// histograms are latencies as a node measures them, by OpenTelemetry's SDK.
+func histograms(b *testing.B) thread.Latencies {
+	h, err := metric.NewMeterProvider(metric.WithReader(metric.NewManualReader())).Meter("bench").Float64Histogram("latency")
+	if err != nil {
+		b.Fatal(err)
+	}
+	of := []api.RecordOption{api.WithAttributeSet(attribute.NewSet(attribute.String("thread", "thread-1")))}
+	tell := func(d time.Duration) { h.Record(b.Context(), d.Seconds(), of...) }
+	return thread.Latencies{Process: tell, Punctuate: tell, Commit: tell}
 }

@@ -24,16 +24,29 @@ const outcomes = int(broker.Ignore) + 1
 type Work struct {
 	now func() time.Time
 
-	steps, busy                    atomic.Int64
-	fetches, fetched               atomic.Int64
-	processes, processing, records atomic.Int64
-	punctuations, punctuating      atomic.Int64
-	commits                        [outcomes]atomic.Int64
-	committing                     atomic.Int64
+	steps, busy        atomic.Int64
+	fetches, fetched   atomic.Int64
+	processes, records atomic.Int64
+	punctuations       atomic.Int64
+	commits            [outcomes]atomic.Int64
+	latencies          Latencies
+}
+
+// Latencies take what single things have taken; what is nil is not told. They are called on the loop's goroutine.
+type Latencies struct {
+	// Process is told of each step that took records through processors, Punctuate of each turn of a task with functions that
+	// were due, and Commit of the time from the beginning to the last write of each committed commit.
+	Process, Punctuate, Commit func(time.Duration)
 }
 
 // NewWork takes the clock that tells how long processing takes.
-func NewWork(now func() time.Time) *Work { return &Work{now: now} }
+func NewWork(now func() time.Time, l Latencies) *Work { return &Work{now: now, latencies: l} }
+
+func tell(f func(time.Duration), d time.Duration) {
+	if f != nil {
+		f(d)
+	}
+}
 
 // Totals are the sums of a Work since it was made.
 type Totals struct {
@@ -42,24 +55,19 @@ type Totals struct {
 	Busy  time.Duration
 	// Fetches are answers with batches, Fetched the records in them.
 	Fetches, Fetched int64
-	// Processes are steps that took Records through processors, Processing the time that it took. What is taken back with a
-	// failed commit counts again.
+	// Processes are steps that took Records through processors. What is taken back with a failed commit counts again.
 	Processes, Records int64
-	Processing         time.Duration
 	// Punctuations are calls of scheduled functions.
 	Punctuations int64
-	Punctuating  time.Duration
-	// Commits have ended so, by Outcomes. Committing is the time from the beginning to the last write of the committed ones.
-	Commits    [outcomes]int64
-	Committing time.Duration
+	// Commits have ended so, by Outcomes.
+	Commits [outcomes]int64
 }
 
 // Totals may be called from any goroutine.
 func (w *Work) Totals() Totals {
 	t := Totals{
 		Steps: w.steps.Load(), Busy: time.Duration(w.busy.Load()), Fetches: w.fetches.Load(), Fetched: w.fetched.Load(),
-		Processes: w.processes.Load(), Records: w.records.Load(), Processing: time.Duration(w.processing.Load()),
-		Punctuations: w.punctuations.Load(), Punctuating: time.Duration(w.punctuating.Load()), Committing: time.Duration(w.committing.Load()),
+		Processes: w.processes.Load(), Records: w.records.Load(), Punctuations: w.punctuations.Load(),
 	}
 	for i := range t.Commits {
 		t.Commits[i] = w.commits[i].Load()
@@ -99,21 +107,21 @@ func (w *Work) processed(n int, began time.Time) {
 	if w != nil && n > 0 {
 		w.processes.Add(1)
 		w.records.Add(int64(n))
-		w.processing.Add(int64(w.now().Sub(began)))
+		tell(w.latencies.Process, w.now().Sub(began))
 	}
 }
 
 func (w *Work) punctuated(n uint64, began time.Time) {
 	if w != nil {
 		w.punctuations.Add(int64(n))
-		w.punctuating.Add(int64(w.now().Sub(began)))
+		tell(w.latencies.Punctuate, w.now().Sub(began))
 	}
 }
 
 func (w *Work) committed(d time.Duration) {
 	if w != nil {
 		w.commits[0].Add(1)
-		w.committing.Add(int64(d))
+		tell(w.latencies.Commit, d)
 	}
 }
 

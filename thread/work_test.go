@@ -13,19 +13,24 @@ import (
 // Work counts batches, records and commits as they are, by a clock that goes on a millisecond whenever it is looked at.
 func TestWorkIsCounted(t *testing.T) {
 	now := start
-	work := thread.NewWork(func() time.Time { now = now.Add(time.Millisecond); return now })
+	var processing, committing time.Duration
+	committed := 0
+	work := thread.NewWork(func() time.Time { now = now.Add(time.Millisecond); return now }, thread.Latencies{
+		Process: func(d time.Duration) { processing += d },
+		Commit:  func(d time.Duration) { committing += d; committed++ },
+	})
 	s := newStepping(t, true, work)
 	before := work.Totals()
 	for range 25 {
 		s.step()
 	}
 	got := work.Totals()
-	if got.Fetches != 25 || got.Fetched != 25*stepTasks*stepRecords || got.Records != got.Fetched || got.Processes != 25 || got.Processing != 25*time.Millisecond {
-		t.Errorf("%+v", got)
+	if got.Fetches != 25 || got.Fetched != 25*stepTasks*stepRecords || got.Records != got.Fetched || got.Processes != 25 || processing != 25*time.Millisecond {
+		t.Errorf("%+v in %s", got, processing)
 	}
 	// One in 100 ms, each from one step to the step after the next but one: flush, offsets, apply.
-	if n := got.Commits[0] - before.Commits[0]; n != 2 || got.Committing <= before.Committing {
-		t.Errorf("%d commits in %s", n, got.Committing)
+	if n := got.Commits[0] - before.Commits[0]; n != 2 || committing <= 0 || int64(committed) != got.Commits[0] {
+		t.Errorf("%d commits, %d in %s", n, committed, committing)
 	}
 	for i, name := range thread.Outcomes {
 		if i > 0 && (got.Commits[i] != 0 || broker.Class(i).String() != name) {
@@ -36,7 +41,7 @@ func TestWorkIsCounted(t *testing.T) {
 
 // A commit that fails counts by its class.
 func TestFailedCommitsCountByClass(t *testing.T) {
-	work := thread.NewWork(time.Now)
+	work := thread.NewWork(time.Now, thread.Latencies{})
 	l, slot := running(t, false, 1, work)
 	slot.Group = refusing{quiet{slot: slot}}
 	slot.Inbox.Put(broker.Fetched{Batches: []broker.Batch{{Source: in(0), Records: []record.Raw{{Key: []byte("k")}}, Next: 1, HighWatermark: 7, Bytes: 1}}})

@@ -12,16 +12,16 @@ import (
 // Counts are the questions to the partitions of one store that a node was asked, whoever asked. Any goroutine adds to them,
 // and any may read.
 type Counts struct {
-	answers, waited atomic.Int64
+	// Waited, if it is not nil, is told the time that each answer has taken, from the gate to the store actor and back. It is
+	// called on the store actors' goroutines.
+	Waited  func(time.Duration)
+	answers atomic.Int64
 	// failures are by query.Kind, of this release.
 	failures [query.DeadlineExceeded + 1]atomic.Int64
 }
 
 // Answers were values; absent keys are among them.
 func (c *Counts) Answers() int64 { return c.answers.Load() }
-
-// Waited is the time that the answers have taken together, from the gate to the store actor and back.
-func (c *Counts) Waited() time.Duration { return time.Duration(c.waited.Load()) }
 
 // Failures were of a kind.
 func (c *Counts) Failures(k query.Kind) int64 {
@@ -33,8 +33,8 @@ func (c *Counts) Failures(k query.Kind) int64 {
 
 // answered counts an answer that a store actor has given to a question that was asked then.
 func (r *Router) answered(store string, asked time.Time) {
-	if c := r.countsOf(store); c != nil {
-		c.waited.Add(int64(time.Since(asked)))
+	if c := r.countsOf(store); c != nil && c.Waited != nil {
+		c.Waited(time.Since(asked))
 	}
 }
 
