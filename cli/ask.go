@@ -81,7 +81,7 @@ func (a asking) open() (*asker, error) {
 	if out.Token, err = a.Token.given("token", a.TokenFile); err != nil {
 		return nil, err
 	}
-	secure, err := tlsFlags{"ca", "cert", "cert-key"}.client(a.CA, a.Cert, a.CertKey)
+	secure, err := tlsFlags{"ca", "cert", "cert-key"}.client(a.CA, a.Cert, a.CertKey, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"crypto/tls"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 
@@ -22,16 +23,17 @@ type listenSettings struct {
 // guard is who may ask at --listen, and how it is kept secret; the zero guard lets all in.
 type guard struct {
 	tls    *tls.Config
-	tokens *httpapi.Tokens
+	tokens *renewed[*httpapi.Tokens]
 }
 
-// guard reads the files; address is --listen. Beyond this machine it must have both TLS and tokens.
-func (s *settings) guard() (g guard, err error) {
-	if g.tls, err = s.listenSettings.tls(); err != nil {
+// guard reads the files; address is --listen. Beyond this machine it must have both TLS and tokens. The
+// log, which may be nil, is told of files that have changed.
+func (s *settings) guard(log *slog.Logger) (g guard, err error) {
+	if g.tls, err = s.listenSettings.tls(log); err != nil {
 		return g, err
 	}
 	if s.ListenTokens != "" {
-		if g.tokens, err = httpapi.ReadTokens(s.ListenTokens); err != nil {
+		if g.tokens, err = newRenewed("--listen-tokens", log, s.readTokens, s.ListenTokens); err != nil {
 			return g, &UsageError{Detail: "--listen-tokens: " + err.Error() + "; give a file of your own with names, rights and secrets", Cause: err}
 		}
 	}
@@ -39,6 +41,10 @@ func (s *settings) guard() (g guard, err error) {
 		return g, usagef("other machines can reach --listen %s, and there is no check of who asks or orders there; give it --listen-cert and --listen-key (TLS) and --listen-tokens (who may do what), or an address of 127.0.0.1", s.Listen)
 	}
 	return g, s.checkAdvertised()
+}
+
+func (l *listenSettings) readTokens() (*httpapi.Tokens, error) {
+	return httpapi.ReadTokens(l.ListenTokens)
 }
 
 // checkAdvertised sees to it that other nodes can be told where this one is.
@@ -57,8 +63,8 @@ func (s *settings) checkAdvertised() error {
 }
 
 // tls is nil without certificates.
-func (l *listenSettings) tls() (*tls.Config, error) {
-	c, err := tlsFlags{"listen-ca", "listen-cert", "listen-key"}.server(l.ListenCA, l.ListenCert, l.ListenKey)
+func (l *listenSettings) tls(log *slog.Logger) (*tls.Config, error) {
+	c, err := tlsFlags{"listen-ca", "listen-cert", "listen-key"}.server(l.ListenCA, l.ListenCert, l.ListenKey, log)
 	if c != nil {
 		c.NextProtos = []string{"http/1.1"}
 	}
@@ -81,7 +87,7 @@ func (g guard) handler(h http.Handler) http.Handler {
 	if g.tokens == nil {
 		return h
 	}
-	return httpapi.Authenticate(g.tokens, h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { httpapi.Authenticate(g.tokens.get(), h).ServeHTTP(w, r) })
 }
 
 // scheme begins the node's address.

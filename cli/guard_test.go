@@ -89,7 +89,7 @@ func TestListenIsGuarded(t *testing.T) {
 		if mutual {
 			s.ListenCA = cert
 		}
-		g, err := s.guard()
+		g, err := s.guard(nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"strings"
 	"time"
@@ -30,11 +31,11 @@ func (k *kafkaSettings) encrypted() bool {
 	return k.KafkaTLS || k.KafkaCA+k.KafkaCert+k.KafkaKey+k.KafkaServerName != ""
 }
 
-// config is how the cluster is reached; it fails on settings that do not go together and on files that cannot be used.
-func (k *kafkaSettings) config(brokers []string) (c kafka.Config, err error) {
+// config is how the cluster is reached; the log, which may be nil, is told of certificates that are renewed. It fails on settings that do not go together and on files that cannot be used.
+func (k *kafkaSettings) config(brokers []string, log *slog.Logger) (c kafka.Config, err error) {
 	c = kafka.Config{Brokers: brokers, ClientID: "millrace-cli"}
 	if k.encrypted() {
-		if c.TLS, err = (tlsFlags{"kafka-ca", "kafka-cert", "kafka-key"}).client(k.KafkaCA, k.KafkaCert, k.KafkaKey); err != nil {
+		if c.TLS, err = (tlsFlags{"kafka-ca", "kafka-cert", "kafka-key"}).client(k.KafkaCA, k.KafkaCert, k.KafkaKey, log); err != nil {
 			return c, err
 		}
 		c.TLS.ServerName = k.KafkaServerName
@@ -75,7 +76,7 @@ func (k *kafkaSettings) exposes(brokers []string) bool {
 
 // check finds what cannot be used.
 func (k *kafkaSettings) check(brokers []string) error {
-	if _, err := k.config(brokers); err != nil {
+	if _, err := k.config(brokers, nil); err != nil {
 		return err
 	}
 	switch {
@@ -88,8 +89,8 @@ func (k *kafkaSettings) check(brokers []string) error {
 }
 
 // options are the settings as a node takes them.
-func (k *kafkaSettings) options(brokers []string) ([]millrace.Option, error) {
-	c, err := k.config(brokers)
+func (k *kafkaSettings) options(brokers []string, log *slog.Logger) ([]millrace.Option, error) {
+	c, err := k.config(brokers, log)
 	if err != nil {
 		return nil, err
 	}

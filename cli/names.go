@@ -32,10 +32,10 @@ func (c *command) checkNames() error {
 	if err := c.kafkaSettings.check(c.Brokers); err != nil {
 		return err
 	}
-	if _, err := c.guard(); err != nil {
+	if _, err := c.guard(nil); err != nil {
 		return err
 	}
-	_, err := c.remoteSettings.options()
+	_, err := c.remoteSettings.options(nil)
 	return err
 }
 

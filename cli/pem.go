@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"strings"
 )
 
@@ -33,43 +34,50 @@ func certificates(flag, path string) (*x509.CertPool, error) {
 // tlsFlags are the three flags that name authorities, a certificate and its key, for one kind of connection.
 type tlsFlags struct{ ca, cert, key string }
 
-// read gives what the files of the flags hold; nil for what is not named.
-func (f tlsFlags) read(ca, cert, key string) (trusted *x509.CertPool, own []tls.Certificate, err error) {
+// config has the authorities, and the certificate as it is at each handshake; nil and none for what is not named. The authorities
+// are those of the start.
+func (f tlsFlags) config(ca, cert, key string, log *slog.Logger) (c *tls.Config, trusted *x509.CertPool, err error) {
+	c = &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca != "" {
 		if trusted, err = certificates(f.ca, ca); err != nil {
 			return nil, nil, err
 		}
 	}
-	if cert+key == "" {
-		return trusted, nil, nil
+	if cert+key != "" {
+		pair, err := f.renewedPair(cert, key, log)
+		if err != nil {
+			return nil, nil, err
+		}
+		present(c, pair)
 	}
-	pair, err := f.pair(cert, key)
-	return trusted, []tls.Certificate{pair}, err
+	return c, trusted, nil
 }
 
 // server is for a listener: nil if nothing is named. One of the authorities has to have signed the certificates of callers, if
 // there are any.
-func (f tlsFlags) server(ca, cert, key string) (*tls.Config, error) {
+func (f tlsFlags) server(ca, cert, key string, log *slog.Logger) (*tls.Config, error) {
 	switch {
 	case ca+cert+key == "":
 		return nil, nil
 	case cert == "" || key == "":
 		return nil, usagef("--%s and --%s go together, and --%s needs both; give the files of this node's certificate and key", f.cert, f.key, f.ca)
 	}
-	trusted, own, err := f.read(ca, cert, key)
+	c, trusted, err := f.config(ca, cert, key, log)
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: own, ClientCAs: trusted}, nil
+	c.ClientCAs = trusted
+	return c, nil
 }
 
 // client is for connections to others. Without authorities it trusts those of this machine.
-func (f tlsFlags) client(ca, cert, key string) (*tls.Config, error) {
-	trusted, own, err := f.read(ca, cert, key)
+func (f tlsFlags) client(ca, cert, key string, log *slog.Logger) (*tls.Config, error) {
+	c, trusted, err := f.config(ca, cert, key, log)
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: own, RootCAs: trusted}, nil
+	c.RootCAs = trusted
+	return c, nil
 }
 
 // pair gives the certificate with its key. Both files are looked at by themselves first, so that the error is about the

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/millrace-io/millrace/query/remote"
@@ -20,7 +21,7 @@ type remoteSettings struct {
 }
 
 // options are the settings as the node takes them; it fails on files that cannot be used.
-func (r *remoteSettings) options() (all []remote.Option, err error) {
+func (r *remoteSettings) options(log *slog.Logger) (all []remote.Option, err error) {
 	if r.Remote == "" {
 		if string(r.RemoteToken)+r.RemoteTokenFile+r.RemoteCert+r.RemoteKey+r.RemoteCA+r.RemoteAdvertised != "" {
 			return nil, usagef("--remote-token-file, MILLRACE_REMOTE_TOKEN, --remote-cert, --remote-key, --remote-ca and --remote-advertised say nothing without --remote; give it an address")
@@ -40,7 +41,7 @@ func (r *remoteSettings) options() (all []remote.Option, err error) {
 	if r.RemoteAdvertised != "" {
 		all = append(all, remote.WithAdvertised(r.RemoteAdvertised))
 	}
-	c, err := tlsFlags{"remote-ca", "remote-cert", "remote-key"}.server(r.RemoteCA, r.RemoteCert, r.RemoteKey)
+	c, err := tlsFlags{"remote-ca", "remote-cert", "remote-key"}.server(r.RemoteCA, r.RemoteCert, r.RemoteKey, log)
 	if err != nil {
 		return nil, err
 	}

@@ -102,7 +102,7 @@ func (r *reset) run(ctx context.Context) error {
 func (r *reset) tell(text string) { fmt.Fprintln(r.proc.Err, text) }
 
 func (r *reset) admin(ctx context.Context) (*kafka.Admin, error) {
-	cfg, err := r.config(r.settings.Brokers)
+	cfg, err := r.config(r.settings.Brokers, nil)
 	if err != nil {
 		return nil, err
 	}

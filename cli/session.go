@@ -91,7 +91,7 @@ func (s *session) openCluster() error {
 		s.say.ln("Embedded Kafka, in memory, on %s.", strings.Join(addrs, ", "))
 	}
 	var err error
-	if s.access, err = s.config(s.brokers); err != nil {
+	if s.access, err = s.config(s.brokers, s.logger()); err != nil {
 		return err
 	}
 	return s.connect()
@@ -148,7 +148,7 @@ func (s *session) openNode() error {
 		s.closing(func() error { return s.removeStores(dir) })
 	}
 	s.warnOpenTo(filepath.Join(dir, s.id))
-	if s.guarded, err = s.guard(); err != nil {
+	if s.guarded, err = s.guard(s.logger()); err != nil {
 		return err
 	}
 	if s.listener, err = listen(s.Listen); err != nil {

@@ -44,11 +44,11 @@ func (s *nodeSettings) node() ([]millrace.Option, error) {
 	if err != nil {
 		return nil, err
 	}
-	remotes, err := s.remoteSettings.options()
+	remotes, err := s.remoteSettings.options(s.logger)
 	if err != nil {
 		return nil, err
 	}
-	access, err := s.kafkaSettings.options(s.brokers)
+	access, err := s.kafkaSettings.options(s.brokers, s.logger)
 	if err != nil {
 		return nil, err
 	}
