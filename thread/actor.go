@@ -1,9 +1,11 @@
 package thread
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"runtime/debug"
+	"runtime/pprof"
 	"sync/atomic"
 	"time"
 
@@ -130,7 +132,8 @@ func (a *Actor) start(ctx actor.Context) {
 	cfg := a.spec.Config
 	cfg.Epoch = a.epoch
 	cfg.Watcher = &teller{Watcher: cfg.Watcher, actor: a}
-	go a.run(NewLoop(cfg), cfg.Slot)
+	loop := NewLoop(cfg)
+	go pprof.Do(loop.labels, pprof.Labels(), func(context.Context) { a.run(loop, cfg.Slot) })
 }
 
 func (a *Actor) askToStop() {

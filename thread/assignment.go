@@ -3,6 +3,7 @@ package thread
 import (
 	"fmt"
 	"maps"
+	"runtime/pprof"
 	"slices"
 
 	"github.com/millrace-io/millrace/broker"
@@ -39,7 +40,7 @@ func (l *Loop) adopt(tps []record.TopicPartition) {
 			continue
 		}
 		if l.tasks[id] == nil {
-			e := &entry{id: id, tps: l.cfg.Sources(id)}
+			e := &entry{id: id, tps: l.cfg.Sources(id), labels: pprof.WithLabels(l.labels, pprof.Labels("task", id.String()))}
 			l.tasks[id] = e
 			added = append(added, e)
 		}

@@ -2,9 +2,11 @@ package thread
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/pprof"
 	"time"
 
 	"github.com/millrace-io/millrace/broker"
@@ -85,6 +87,8 @@ type Loop struct {
 	cause    error
 	// blocked is since when nothing may be processed; zero while something may.
 	blocked time.Time
+	// labels name the thread in profiles.
+	labels context.Context
 }
 
 // entry is one assigned task on its way to running.
@@ -108,12 +112,15 @@ type entry struct {
 	revoking bool
 	// work is nil if nobody counts.
 	work *TaskWork
+	// labels name the thread and the task in profiles.
+	labels context.Context
 }
 
 // NewLoop returns an incarnation in CREATED.
 func NewLoop(cfg Config) *Loop {
 	return &Loop{
-		cfg: cfg, slot: cfg.Slot, budget: cfg.Budget, machine: lifecycle.NewMachine(&lifecycle.ThreadTable, cfg.Slot.Name),
+		labels: pprof.WithLabels(context.Background(), pprof.Labels("thread", cfg.Slot.Name)),
+		cfg:    cfg, slot: cfg.Slot, budget: cfg.Budget, machine: lifecycle.NewMachine(&lifecycle.ThreadTable, cfg.Slot.Name),
 		tasks: map[record.TaskID]*entry{}, resets: map[uint64]*entry{}, fences: map[uint64]string{}, alone: isolation{orders: map[record.TaskID]Order{}},
 	}
 }

@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"runtime/pprof"
 	"time"
 
 	"github.com/millrace-io/millrace/broker"
@@ -42,11 +43,13 @@ func (l *Loop) process() (busy bool, err error) {
 	}
 	total, began := 0, l.cfg.Work.clock()
 	defer func() { l.cfg.Work.processed(total, began) }()
+	defer pprof.SetGoroutineLabels(l.labels)
 	for _, e := range l.running {
 		// What one that is revoked took up would need yet another commit before it can go.
 		if e.revoking || e.waits {
 			continue
 		}
+		pprof.SetGoroutineLabels(e.labels) // a pointer for each turn, not for each record
 		n, err := e.task.Process(l.now, l.budget)
 		if total += n; n > 0 {
 			e.processed(n)
