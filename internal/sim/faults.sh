@@ -18,14 +18,6 @@ tests() { # package, tests
 	return $rc
 }
 
-fuzz() { # package, target
-	out=$(mktemp) rc=0
-	$go test -run '^$' -fuzz "^$2\$" -fuzztime "${FUZZ:-10s}" "$1" >"$out" 2>&1 || rc=$?
-	if [ $rc -eq 0 ]; then grep -E '^(fuzz: elapsed|ok)' "$out" | tail -2; else cat "$out"; fi
-	rm -f "$out"
-	return $rc
-}
-
 row() {
 	echo "== row $1"
 	case $1 in
@@ -55,10 +47,7 @@ row() {
 	15) $go run ./internal/storm -duration "${DURATION:-1m}" -least "${LEAST:-1000}" ;;
 	16) tests ./query/httpapi 'TestTooManyRequestsAreRefused|TestAnswersAreBounded|TestHugeRequestsAreRefused|TestSlowClientsAreCutOff'
 	    tests ./query/remote 'TestNothingButQuestionsComesIn|TestBrokenStreamsEnd|TestTooManyRefusalsEndTheStream|TestQuestionsAreAdmitted|TestGreedyPeersHoldNothing'
-	    for f in query:Question query:Reply query/remote:ParseTarget query/remote:Batch query/httpapi:Mark query/httpapi:Scan query/httpapi:Value \
-		query/httpapi:Path query/httpapi:Tokens store:QuestionToStore store:QuestionAboutWindows; do
-		fuzz "./${f%:*}" "Fuzz${f#*:}"
-	    done ;;
+	    GO="$go" FUZZTIME="${FUZZ:-10s}" NAMES='^\./(query|query/remote|query/httpapi|store) ' internal/fuzz.sh ;;
 	17) sim -kinds changelogs-compacted
 	    tests ./store 'TestRestoreDecisions|TestRestoreBehindTheLogDiscardsOnceAndGoesOn|TestRestoreThatRetentionOvertakesOnceGoesOnAndTwiceGivesUp|TestRestoreOfOldStateStartsAgain'
 	    tests . 'TestH7EmptiedChangelogIsAnEmptyStore|TestH15OnePartitionFallsOutOfItsLog' ;;
