@@ -85,15 +85,15 @@ func (l *Loop) onAborted(a broker.TransactionAborted) error {
 	return nil
 }
 
-// abortFailed: somebody else uses this transactional id. Once, that is a fence by a member that took this one for dead,
-// and the id is taken back in the next generation; a second time without a commit in between, two live processes share
-// the id, and neither could ever work.
+// abortFailed: somebody else uses this transactional id. That is a fence by a member that took this one for dead, and the id
+// is taken back in the next generation. More of them than there are members to send one, without a commit in between, means that
+// two live processes share the id, and neither could ever work.
 func (l *Loop) abortFailed(err *broker.Error) error {
 	if err.Class != broker.Migrated {
 		return err
 	}
 	l.slot.retake = true
-	if l.slot.fenced++; l.slot.fenced > 1 {
+	if l.slot.fenced++; l.slot.fenced > l.slot.strangers() {
 		return fmt.Errorf("thread: %s is used by two producers at once; each process needs a state directory of its own: %w", l.slot.TransactionalID, err)
 	}
 	l.cfg.Log.Warn("fenced; joining again", "thread", l.slot.Name, "err", err)

@@ -122,3 +122,11 @@ func (s *Slot) nextToken() uint64 {
 func (s *Slot) drop(tps []record.TopicPartition) {
 	s.assigned = slices.DeleteFunc(s.assigned, func(tp record.TopicPartition) bool { return slices.Contains(tps, tp) })
 }
+
+// mostStrangers bounds how often two processes that share an id take it from each other before one of them says so.
+const mostStrangers = 4
+
+// strangers is how many fences by others can be of a time in which this member was not in the group. Each of the others asks at
+// most once for an id to be fenced, but for as long as it takes: while the id's coordinator is away, this member may come back, and
+// what was asked before reaches it in its new life.
+func (s *Slot) strangers() int { return min(max(len(s.live)-1, 1), mostStrangers) }
