@@ -17,9 +17,10 @@ type assignor struct {
 
 var _ kafka.StaleAssignor = (*assignor)(nil)
 
-// Stale implements kafka.StaleAssignor: a static member whose endpoint changed over a restart has to make itself heard.
-func (a *assignor) Stale(memberID string, assignment []byte) bool {
-	return assign.Stale(memberID, a.node.opts.endpoint, assignment)
+// Stale implements kafka.StaleAssignor: a static member that has changed over a restart has to make itself heard.
+func (a *assignor) Stale(_ string, partitions []record.TopicPartition, assignment []byte) bool {
+	p := a.node.plan.Load()
+	return assign.Stale(assign.Present{Endpoint: a.node.opts.endpoint, Tasks: p.Tasks(), Sources: p.Sources, Partitions: partitions}, assignment)
 }
 
 // Name implements kafka.Assignor.

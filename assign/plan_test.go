@@ -223,17 +223,60 @@ func TestAssignmentOnTheWire(t *testing.T) {
 	if ids, err := assign.TransactionalIDs(b); err != nil || !slices.Equal(ids, []string{"t1", "t2"}) {
 		t.Error(ids, err)
 	}
-	for _, c := range []struct {
-		id, endpoint string
-		data         []byte
-		stale        bool
-	}{{"1", "e1", b, false}, {"1", "other", b, true}, {"other", "e1", b, true}, {"2", "e2", assign.EncodeAssignment(plan, "2"), true}, {"1", "e1", nil, true}} {
-		if got := assign.Stale(c.id, c.endpoint, c.data); got != c.stale {
-			t.Errorf("Stale(%q, %q) = %t", c.id, c.endpoint, got)
-		}
-	}
 	var e *assign.UserDataError
 	if _, err := assign.DecodeOwners([]byte{0xff}); !errors.As(err, &e) {
 		t.Error(err)
+	}
+}
+
+// What a restarted static member is handed is its predecessor's, and it is the leader's business only if something differs.
+func TestStaleAssignment(t *testing.T) {
+	of := func(tp record.TopicPartition) []record.TopicPartition { return []record.TopicPartition{tp} }
+	a0, a1 := record.TopicPartition{Topic: "a"}, record.TopicPartition{Topic: "a", Partition: 1}
+	t0, t1 := record.TaskID{}, record.TaskID{Partition: 1}
+	encoded := func(member string, change func(in *assign.Input), after func(p *assign.Plan)) []byte {
+		in := assign.Input{Sources: map[int32][]string{0: {"a"}}, Partitions: map[string]int32{"a": 2}, Members: []assign.Member{
+			{ID: "1", Endpoint: "e1", Owned: of(a0)}, {ID: "2", Endpoint: "e2", Owned: of(a1)}, {ID: "3", Endpoint: "e3"},
+		}}
+		change(&in)
+		plan, err := assign.Make(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after(plan)
+		return assign.EncodeAssignment(plan, member)
+	}
+	asIs, then := func(*assign.Input) {}, func(*assign.Plan) {}
+	read := func(topics ...string) func(record.TaskID) []record.TopicPartition {
+		return func(id record.TaskID) (tps []record.TopicPartition) {
+			for _, topic := range topics {
+				tps = append(tps, record.TopicPartition{Topic: topic, Partition: id.Partition})
+			}
+			return tps
+		}
+	}
+	both := []record.TaskID{t1, t0}
+	for name, c := range map[string]struct {
+		now   assign.Present
+		data  []byte
+		stale bool
+	}{
+		"as before":                  {assign.Present{"e1", both, read("a"), of(a0)}, encoded("1", asIs, then), false},
+		"another endpoint":           {assign.Present{"e9", both, read("a"), of(a0)}, encoded("1", asIs, then), true},
+		"nothing to do":              {assign.Present{"e9", both, read("a"), nil}, encoded("3", asIs, then), false},
+		"more tasks":                 {assign.Present{"e1", append(both, record.TaskID{SubTopology: 1}), read("a"), of(a0)}, encoded("1", asIs, then), true},
+		"fewer tasks":                {assign.Present{"e1", both[:1], read("a"), of(a0)}, encoded("1", asIs, then), true},
+		"a topic more":               {assign.Present{"e1", both, read("a", "b"), of(a0)}, encoded("1", asIs, then), true},
+		"another topic":              {assign.Present{"e1", both, read("b"), of(a0)}, encoded("1", asIs, then), true},
+		"others' partitions":         {assign.Present{"e1", both, read("a"), of(a1)}, encoded("1", asIs, then), true},
+		"a task on its way":          {assign.Present{"e3", both, read("a"), nil}, encoded("3", func(in *assign.Input) { in.Members[0].Owned, in.Members[1].Owned = append(of(a0), a1), nil }, then), true},
+		"another version":            {assign.Present{"e1", both, read("a"), of(a0)}, encoded("1", asIs, func(p *assign.Plan) { p.Version++ }), true},
+		"an end that was asked for":  {assign.Present{"e1", both, read("a"), of(a0)}, encoded("1", asIs, func(p *assign.Plan) { p.Shutdown = &assign.Shutdown{Node: "e2"} }), true},
+		"nobody's":                   {assign.Present{"e1", both, read("a"), nil}, nil, true},
+		"what another program wrote": {assign.Present{"e1", both, read("a"), of(a0)}, []byte{0xff}, true},
+	} {
+		if got := assign.Stale(c.now, c.data); got != c.stale {
+			t.Errorf("%s: stale %t", name, got)
+		}
 	}
 }

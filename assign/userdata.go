@@ -110,25 +110,45 @@ func EncodeAssignment(p *Plan, member string) []byte {
 	return marshal(a)
 }
 
-// Stale says that an assignment was made without this member's present user data: its tasks (there are some, or it is
-// not known) are listed under another member id or another endpoint. A broker hands a restarted static member its
-// predecessor's assignment and tells no leader.
-func Stale(memberID, endpoint string, assignment []byte) bool {
+// Present is a member as it is now.
+type Present struct {
+	Endpoint string
+	// Tasks are all of its topology, in any order, and Sources what one of them reads.
+	Tasks   []record.TaskID
+	Sources func(record.TaskID) []record.TopicPartition
+	// Partitions are what the assignment gives it.
+	Partitions []record.TopicPartition
+}
+
+// Stale says that an assignment was made for another than the present member: a broker hands a restarted static member its
+// predecessor's and tells no leader. It is, if the predecessor had another endpoint, topology or version of this format, or
+// if it has left something undone: a task that was on its way to another member is nobody's until one of the two joins again,
+// and an end of the application that was asked for may be over. Another member id alone is no reason, since every restarted
+// member has one; without that, each restart would have the whole group rebalance.
+func Stale(now Present, assignment []byte) bool {
 	var a assignpb.Assignment
-	if err := proto.Unmarshal(assignment, &a); err != nil || len(a.Active) == 0 {
+	if err := proto.Unmarshal(assignment, &a); err != nil || a.Version != Version || a.Shutdown != nil {
 		return true
 	}
-	mine := map[record.TaskID]bool{}
-	for _, t := range taskIDs(a.Active) {
-		mine[t] = true
-	}
+	mine := taskIDs(a.Active)
+	var all []record.TaskID
 	for _, o := range a.Owners {
 		t := record.TaskID{SubTopology: o.GetTask().GetSubTopology(), Partition: o.GetTask().GetPartition()}
-		if mine[t] && (o.Member != memberID || o.Endpoint != endpoint) {
+		if o.Intended != "" || o.Endpoint != now.Endpoint && slices.Contains(mine, t) {
 			return true
 		}
+		all = append(all, t)
 	}
-	return false
+	var reads []record.TopicPartition
+	for _, t := range mine {
+		reads = append(reads, now.Sources(t)...)
+	}
+	return !alike(all, now.Tasks, record.TaskID.Compare) || !alike(reads, now.Partitions, record.TopicPartition.Compare)
+}
+
+// alike compares two sets.
+func alike[T comparable](a, b []T, compare func(T, T) int) bool {
+	return slices.Equal(slices.SortedFunc(slices.Values(a), compare), slices.SortedFunc(slices.Values(b), compare))
 }
 
 // TransactionalIDs reads the live members' transactional ids out of an assignment. Bytes that are none are a *UserDataError.

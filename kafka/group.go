@@ -26,11 +26,12 @@ type Assignor interface {
 
 // StaleAssignor is an Assignor that can tell an assignment that was made without this member's present user data. A real
 // broker hands a restarted static member its predecessor's assignment and tells no leader, so what changed (the query
-// endpoint) would stay unknown. An Assignor that cannot tell has each static member that does not lead rejoin once
+// endpoint, the topics) would stay unknown. An Assignor that cannot tell has each static member that does not lead rejoin once
 // after it came up; nothing is revoked by that.
 type StaleAssignor interface {
 	Assignor
-	Stale(memberID string, assignment []byte) bool
+	// Stale is asked with what an assignment gives the member, in order, and with its user data.
+	Stale(memberID string, partitions []record.TopicPartition, assignment []byte) bool
 }
 
 // GroupMember is a member as the leader sees it.

@@ -102,7 +102,7 @@ func (g *Group) assignment(answer *sarama.SyncGroupResponse, a member.SyncAnswer
 	}
 	slices.SortFunc(a.Partitions, record.TopicPartition.Compare)
 	if s, ok := g.cfg.Assignor.(StaleAssignor); ok {
-		a.Stale = s.Stale(id, a.UserData)
+		a.Stale = s.Stale(id, a.Partitions, a.UserData)
 	}
 	return a
 }

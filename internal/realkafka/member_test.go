@@ -75,11 +75,11 @@ type (
 	deaf    struct{ addresses }
 )
 
-func (c *careful) Stale(id string, assignment []byte) bool {
+func (c *careful) Stale(id string, _ []record.TopicPartition, assignment []byte) bool {
 	return !slices.Contains(strings.Fields(string(assignment)), id+"="+c.own)
 }
 
-func (*deaf) Stale(string, []byte) bool { return false }
+func (*deaf) Stale(string, []record.TopicPartition, []byte) bool { return false }
 
 // groupMember is a member with the books that its events make.
 type groupMember struct {

@@ -162,8 +162,9 @@ func (m *membership) join(e member.Join) {
 
 func (m *membership) sync(e member.Sync, joined joinAnswer) {
 	synced := func(a syncAnswer) {
+		present := assign.Present{Endpoint: m.node.name, Tasks: m.tasks.Tasks(), Sources: m.tasks.Sources, Partitions: a.partitions}
 		m.carryOut(m.machine.Synced(m.clock(), member.SyncAnswer{Generation: e.Generation, Code: a.code, Partitions: a.partitions, UserData: a.userData,
-			Stale: a.code == 0 && assign.Stale(e.MemberID, m.node.name, a.userData)}))
+			Stale: a.code == 0 && assign.Stale(present, a.userData)}))
 	}
 	var all map[string]syncAnswer
 	if e.Leader {
