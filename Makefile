@@ -90,6 +90,12 @@ CYCLES ?= 5
 chaos:
 	$(GO) run ./internal/chaos -cycles $(CYCLES) $(if $(SEED),-seed $(SEED)) $(if $(FILE),-file $(FILE)) $(CHAOS_FLAGS)
 
+# Restarts three nodes on real Kafka one after the other, under load and while every partition is asked; needs Java 17 and Maven.
+.PHONY: rolling
+RESTARTS ?= 3
+rolling:
+	$(GO) run ./internal/chaos -rolling -cycles $(RESTARTS) -brokers 1 $(if $(SEED),-seed $(SEED)) $(ROLLING_FLAGS)
+
 # Asks three nodes on real Kafka while partitions move and a node dies, and checks every answer; needs Java 17 and Maven.
 .PHONY: storm
 DURATION ?= 20s

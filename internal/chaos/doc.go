@@ -16,6 +16,16 @@
 // was fed until then. With -storm, faults come three at a time, and the nodes are not given time to recover in between.
 // With -strict, nodes that run at_least_once are checked for exactly_once, which shows that the check can fail.
 //
+// With -rolling there are no other faults: the nodes are restarted one after the other, as an upgrade does it: SIGTERM, an
+// absence of -down, and a start with the same state directory, staying in the group. Meanwhile every partition of every store
+// is asked every 20 ms through a client of each node, which follows owners. The time in which a partition is refused is the
+// longest that any of them goes from one value to the next, so it holds the last commit, the absence, the start and the restore;
+// a value is what the default read returns, which only an owner that runs answers. It must be at most -beyond longer than the
+// process was away, no task may be on another node afterwards, and all that is checked at the end of other runs holds too.
+//
+//	make rolling RESTARTS=6
+//	go run ./internal/chaos -rolling -cycles 3 -brokers 3 -down 5s
+//
 // The nodes are children of this process that run the same binary; they embed a word count with its repartition topic and
 // a keyed sum. What they did is checked by package oracle against the feeder's own books, with a read_committed reader of
 // its own (package wire). The run prints one line and exits with 1 if anything was wrong, if it hung (it says what it

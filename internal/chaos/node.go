@@ -26,12 +26,14 @@ type nodeSettings struct {
 	report    string
 	guarantee millrace.Guarantee
 	threads   int
+	// remote is where it answers questions of other processes; empty if it does not.
+	remote string
 }
 
 // args is the command line that nodeMain reads.
 func (s nodeSettings) args() []string {
 	return []string{"node", "-brokers", s.brokers, "-state", s.state, "-report", s.report, "-guarantee", s.guarantee.String(),
-		"-threads", fmt.Sprint(s.threads)}
+		"-threads", fmt.Sprint(s.threads), "-remote", s.remote}
 }
 
 // nodeMain is a child process: a node with both jobs, a door for the parent's questions, and a file of counters. SIGTERM
@@ -54,6 +56,7 @@ func parseNode(args []string) (s nodeSettings, err error) {
 	flags.StringVar(&s.state, "state", "", "state directory")
 	flags.StringVar(&s.report, "report", "", "path that the names of reports begin with")
 	flags.IntVar(&s.threads, "threads", 2, "stream threads")
+	flags.StringVar(&s.remote, "remote", "", "host:port for questions")
 	guaranteeFlag(flags, &s.guarantee)
 	return s, flags.Parse(args)
 }
@@ -67,9 +70,13 @@ func runNode(s nodeSettings) error {
 	if err != nil {
 		return err
 	}
-	node, err := millrace.New(application, top, millrace.WithBrokers(strings.Split(s.brokers, ",")...), millrace.WithStateDir(s.state),
+	options := []millrace.Option{millrace.WithBrokers(strings.Split(s.brokers, ",")...), millrace.WithStateDir(s.state),
 		millrace.WithThreads(s.threads), millrace.WithSessionTimeout(session), millrace.WithTransactionTimeout(transaction), millrace.WithShutdownTimeout(endLimit),
-		millrace.WithGuarantee(s.guarantee), millrace.WithLogger(slog.New(handler())))
+		millrace.WithGuarantee(s.guarantee), millrace.WithLogger(slog.New(handler()))}
+	if s.remote != "" {
+		options = append(options, millrace.WithRemote(s.remote))
+	}
+	node, err := millrace.New(application, top, options...)
 	if err != nil {
 		return err
 	}

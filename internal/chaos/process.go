@@ -21,7 +21,9 @@ type node struct {
 	dir     string
 	brokers string
 	choices settings
-	client  *http.Client
+	// remote is where all its processes answer questions; empty if they do not.
+	remote string
+	client *http.Client
 	// incarnation counts the processes from 1 on.
 	incarnation int
 	process     *exec.Cmd
@@ -57,7 +59,7 @@ func (n *node) start() error {
 	}
 	n.incarnation++
 	fmt.Fprintf(out, "---- process %d of %s\n", n.incarnation, n.name())
-	s := nodeSettings{brokers: n.brokers, state: n.stateDir(), report: n.report(n.incarnation), guarantee: n.choices.guarantee, threads: n.choices.threads}
+	s := nodeSettings{brokers: n.brokers, state: n.stateDir(), report: n.report(n.incarnation), guarantee: n.choices.guarantee, threads: n.choices.threads, remote: n.remote}
 	n.process = exec.Command(self, s.args()...)
 	n.process.Stdout, n.process.Stderr = out, out
 	n.process.SysProcAttr = child()

@@ -33,6 +33,8 @@ type run struct {
 	abortMarkers int
 	// hits is how often a node was stopped between AddOffsets and EndTxn.
 	hits int
+	// roll is there if the nodes are restarted in turn and asked.
+	roll *roll
 }
 
 // chaos runs a run and gives the exit code.
@@ -47,6 +49,9 @@ func chaos(ctx context.Context, s settings) int {
 		return 1
 	}
 	r := &run{settings: s, dir: dir, out: os.Stderr, began: time.Now()}
+	if s.rolling {
+		r.roll = &roll{}
+	}
 	violations, err := r.whole(ctx)
 	r.show(violations)
 	if err != nil {
@@ -88,24 +93,39 @@ func (r *run) whole(ctx context.Context) ([]oracle.Violation, error) {
 	if err := r.start(ctx); err != nil {
 		return nil, err
 	}
-	for i, f := range schedule(r.seed, r.cycles, r.faults...) {
-		began := time.Now()
-		r.say("cycle %d of %d: %s", i+1, r.cycles, f)
-		if err := r.cycle(ctx, f, !r.storm || (i+1)%stormFaults == 0 || i+1 == r.cycles); err != nil {
-			return nil, fmt.Errorf("cycle %d (%s): %w", i+1, f, err)
-		}
-		r.totals.Cycles++
-		r.say("cycle %d of %d took %.1fs; %d inputs", i+1, r.cycles, time.Since(began).Seconds(), r.feeder.fed.Load())
+	if err := r.faultsInTurn(ctx); err != nil {
+		return nil, err
 	}
 	w, err := r.gather(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return oracle.Check(w), nil
+	violations := oracle.Check(w)
+	if r.roll != nil {
+		r.roll.judge(w, violations)
+	}
+	return violations, nil
+}
+
+// faultsInTurn does what the run is for.
+func (r *run) faultsInTurn(ctx context.Context) error {
+	if r.roll != nil {
+		return r.restartInTurn(ctx)
+	}
+	for i, f := range schedule(r.seed, r.cycles, r.faults...) {
+		began := time.Now()
+		r.say("cycle %d of %d: %s", i+1, r.cycles, f)
+		if err := r.cycle(ctx, f, !r.storm || (i+1)%stormFaults == 0 || i+1 == r.cycles); err != nil {
+			return fmt.Errorf("cycle %d (%s): %w", i+1, f, err)
+		}
+		r.totals.Cycles++
+		r.say("cycle %d of %d took %.1fs; %d inputs", i+1, r.cycles, time.Since(began).Seconds(), r.feeder.fed.Load())
+	}
+	return nil
 }
 
 func (r *run) start(ctx context.Context) (err error) {
-	if r.cluster, err = realkafka.Start(ctx, members); err != nil {
+	if r.cluster, err = realkafka.Start(ctx, r.brokers); err != nil {
 		return err
 	}
 	brokers := r.cluster.Brokers()
@@ -115,13 +135,18 @@ func (r *run) start(ctx context.Context) (err error) {
 		return err
 	}
 	ready := func(context.Context) error {
-		return r.client.InSync(members, linesTopic, amountsTopic, countsTopic, sumsTopic)
+		return r.client.InSync(r.brokers, linesTopic, amountsTopic, countsTopic, sumsTopic)
 	}
 	if err := r.await(ctx, "the topics and their replicas", inSyncLimit, ready); err != nil {
 		return err
 	}
+	addresses, err := r.addresses()
+	if err != nil {
+		return err
+	}
 	for i := range members {
 		n := newNode(i+1, r.dir, join(brokers), r.settings)
+		n.remote = addresses[i]
 		r.nodes = append(r.nodes, n)
 		if err := n.start(); err != nil {
 			return err
@@ -145,7 +170,7 @@ func (r *run) createTopics(brokers []string) error {
 	defer admin.Close()
 	for _, j := range jobs {
 		for _, topic := range []string{j.input, j.output} {
-			err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: members}, false)
+			err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: int16(r.brokers)}, false)
 			if err != nil {
 				return fmt.Errorf("topic %s: %w", topic, err)
 			}
@@ -211,6 +236,9 @@ func (r *run) conclude(violations []oracle.Violation, err error) int {
 	r.say("%d transactions committed; the outputs and changelogs hold abort markers of %d; %d threads restarted; %d producers made; %d commits stopped in the middle",
 		r.totals.Committed, r.abortMarkers, r.totals.ThreadRestarts, r.totals.Producers, r.hits)
 	r.totals.Violations = len(violations)
+	if r.roll != nil {
+		return r.concludeRolling(violations, err)
+	}
 	if err == nil && r.guarantee == millrace.ExactlyOnce && r.totals.Aborted+r.totals.Fenced+uint64(r.abortMarkers) == 0 {
 		err = errVacuous
 		r.say("%v", err)
@@ -225,7 +253,11 @@ func (r *run) conclude(violations []oracle.Violation, err error) int {
 			return 1
 		}
 	}
-	failed := err != nil || len(violations) > 0
+	return r.tidy(err != nil || len(violations) > 0)
+}
+
+// tidy removes what nobody needs any more, and gives the exit code.
+func (r *run) tidy(failed bool) int {
 	if failed || r.keep {
 		r.say("logs and state directories are in %s", r.dir)
 	} else if err := os.RemoveAll(r.dir); err != nil {

@@ -22,7 +22,7 @@ func quiet(t *testing.T) oracle.World {
 	defer broker.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	r := &run{settings: settings{guarantee: millrace.AtLeastOnce}, client: wire.New(broker.Addrs()),
+	r := &run{settings: settings{guarantee: millrace.AtLeastOnce, brokers: members}, client: wire.New(broker.Addrs()),
 		feeder: newFeeder(broker.Addrs(), 1, 2000), observer: newObserver(broker.Addrs())}
 	defer r.client.Close()
 	if err := r.createTopics(broker.Addrs()); err != nil {

@@ -69,7 +69,7 @@ func Start(ctx context.Context, n int, opts ...Option) (*Cluster, error) {
 
 func (c *Cluster) start(ctx context.Context, n int) error {
 	for range n {
-		ports, err := freePorts(2)
+		ports, err := FreePorts(2)
 		if err != nil {
 			return err
 		}

@@ -99,10 +99,10 @@ func (n *node) stop(patience time.Duration) error {
 	}
 }
 
-// freePorts returns n ports that nobody listens on. They lie below the range that systems take client ports from: a
+// FreePorts returns n ports that nobody listens on. They lie below the range that systems take client ports from: a
 // client that redials a dead broker from inside that range sooner or later gets the broker's own port as its source,
 // connects to itself, and the broker cannot start again.
-func freePorts(n int) ([]int, error) {
+func FreePorts(n int) ([]int, error) {
 	var ports []int
 	for range 1000 {
 		port := 12000 + rand.IntN(18000)

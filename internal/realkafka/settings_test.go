@@ -42,7 +42,7 @@ func TestSettingOverrides(t *testing.T) {
 }
 
 func TestFreePortsDiffer(t *testing.T) {
-	ports, err := freePorts(20)
+	ports, err := FreePorts(20)
 	if err != nil {
 		t.Fatal(err)
 	}
