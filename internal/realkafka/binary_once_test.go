@@ -84,6 +84,7 @@ func TestBinaryOnceLeavesNothingOnTheCluster(t *testing.T) {
 	if left := topicsOf(t, c); len(left) != 5 {
 		t.Errorf("an application with a name has the topics %q", left)
 	}
+	resetAndCountAgain(t, c, "kept", state, input, "a\t1\nb\t2\n")
 }
 
 // A changelog that was deleted and made anew, with more records than the stored offset, is another one, although its name
