@@ -48,6 +48,7 @@ type settings struct {
 	ShutdownTimeout time.Duration `help:"Time that the last commit and the closing of the stores may take." default:"30s"`
 	Listen          string        `help:"Address for health, questions and orders; by default the first free port of 127.0.0.1 from 8080 on. One that other machines can reach needs --listen-cert, --listen-key and --listen-tokens." placeholder:"HOST:PORT"`
 	Leave           bool          `help:"Leave the group on SIGTERM too, as on Ctrl-C, so that others take over at once."`
+	Pprof           bool          `help:"Serve Go's profiles at /debug/pprof/ of --listen, to those who may operate."`
 	LogLevel        slog.Level    `help:"Least level that is logged: debug, info, warn or error." default:"warn"`
 	LogFormat       string        `help:"Form of the log: text or json." enum:"text,json" default:"text"`
 	kafkaSettings

@@ -227,7 +227,11 @@ func (s *session) start() {
 		}
 	}()
 	s.closing(func() error { stop(); <-watched; return nil })
-	stopServer := serve(s.listener, s.guarded, s.app.handler(s.node))
+	served := s.app.handler(s.node)
+	if s.Pprof {
+		served = profiles(served)
+	}
+	stopServer := serve(s.listener, s.guarded, served)
 	s.closing(func() error { stopServer(s.halt.abandoned); return nil })
 }
 
