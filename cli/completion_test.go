@@ -106,6 +106,9 @@ func TestMain(m *testing.M) {
 // shellSays runs a script in a shell that finds a program of a user's own, "our-orders", and gives what it prints.
 func shellSays(t *testing.T, shell, script string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("the race detector makes each of the programs that the shell starts slow, and has nothing to find in them")
+	}
 	path, err := exec.LookPath(shell)
 	if err != nil {
 		t.Skip("there is no", shell, "here")
