@@ -223,6 +223,7 @@ func (r *run) concludeRolling(violations []oracle.Violation, err error) int {
 	complain(len(violations) > 0, "%d violations", len(violations))
 	complain(r.roll.lag > 0, "a lag of %d is left", r.roll.lag)
 	complain(r.roll.moved > 0, "%d tasks were on another node after a restart", r.roll.moved)
+	complain(err == nil && worst.longest.length() < worst.down, "no caller missed the node that was away: nothing was tried")
 	complain(worst.beyond() > r.beyond, "%s: a partition was refused for %s, %s beyond the %s that the process was away; %s is allowed",
 		worst.node, millis(worst.longest.length()), millis(worst.beyond()), millis(worst.down), r.beyond)
 	var named []string
