@@ -46,6 +46,7 @@ func main() {
 	defer stop()
 	l, err := net.Listen("tcp", "127.0.0.1:8090")
 	if err == nil {
+		fmt.Printf("Ask for a count: curl http://%s/counts/the\n", l.Addr())
 		err = run(ctx, l, millrace.WithBrokers(strings.Split(*brokers, ",")...))
 	}
 	if err != nil {
@@ -66,12 +67,11 @@ func run(ctx context.Context, l net.Listener, opts ...millrace.Option) error {
 	mux := http.NewServeMux()
 	mux.Handle("/", node.Handler())
 	mux.HandleFunc("GET /counts/{word}", func(w http.ResponseWriter, r *http.Request) {
-		n, _, err := query.Get(r.Context(), node, counts, r.PathValue("word"))
-		if err != nil {
+		if n, _, err := query.Get(r.Context(), node, counts, r.PathValue("word")); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable) // errors.Is says whether to ask again, and where
-			return
+		} else {
+			fmt.Fprintln(w, n)
 		}
-		fmt.Fprintln(w, n)
 	})
 	defer l.Close()
 	go http.Serve(l, mux)
