@@ -8,7 +8,7 @@
 //	$ go run ./examples/remotequery ask 127.0.0.1:7000 lamp
 //	lamp: 5, says remotequery/query/stock/0 at 127.0.0.1:7000
 //	$ go run ./examples/remotequery ask 127.0.0.1:7000 sofa
-//	sofa: no such key, says remotequery/query/stock/1 at 127.0.0.1:7000
+//	sofa: no such key, says remotequery/query/stock/2 at 127.0.0.1:7000
 //
 // An address that other machines can reach needs certificates or a token: docs/remote.md. A Go program that is no actor
 // system has it easier with remote.Dial, which follows owners, reconnects, and needs no address of its own.
