@@ -79,6 +79,8 @@ type options struct {
 	replication    int16
 	cacheBytes     int64
 	compression    string
+	linger         time.Duration
+	fetchWait      time.Duration
 	restart        actors.Intensity
 	patience       thread.Patience
 	quarantine     thread.QuarantinePolicy
@@ -104,6 +106,7 @@ func defaults() options {
 		brokers: []string{"127.0.0.1:9092"}, threads: 2, logger: slog.New(slog.DiscardHandler),
 		commitInterval: 100 * time.Millisecond, transaction: 30 * time.Second, startTimeout: 30 * time.Second, stopTimeout: 30 * time.Second,
 		session: 10 * time.Second, heartbeat: 3 * time.Second, leave: true, replication: -1, cacheBytes: 64 << 20,
+		linger: 20 * time.Millisecond, fetchWait: 100 * time.Millisecond,
 		quarantine: thread.QuarantinePolicy{First: 100 * time.Millisecond, Cap: time.Minute},
 		restart:    actors.DefaultIntensity, patience: thread.Patience{Stuck: 30 * time.Second, Poll: 5 * time.Minute}, metadata: 30 * time.Second,
 	}
@@ -299,6 +302,7 @@ func (o *options) validate(app string) error {
 	if o.recordBytes < 0 {
 		bad("WithMaxRecordBytes", "%d is negative", o.recordBytes)
 	}
+	o.checkClients(bad)
 	for option, d := range map[string]time.Duration{
 		"WithSessionTimeout": o.session, "WithStartTimeout": o.startTimeout, "WithShutdownTimeout": o.stopTimeout, "WithMetadataRefresh": o.metadata,
 	} {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace-io/millrace"
 )
@@ -21,6 +22,8 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		{millrace.WithThreads(0), "WithThreads"},
 		{millrace.WithBrokers("nowhere"), "host:port"},
 		{millrace.WithCompression("brotli"), "zstd"},
+		{millrace.WithLinger(0), "20ms"}, {millrace.WithLinger(2 * time.Second), "up to 1s"},
+		{millrace.WithFetchMaxWait(-1), "100ms"}, {millrace.WithFetchMaxWait(time.Minute), "up to 10s"},
 		{millrace.WithReplication(-3), "WithReplication"},
 		{millrace.WithReplication(0), "WithReplication"},
 		{millrace.WithMetadataRefresh(-1), "WithMetadataRefresh"},

@@ -210,14 +210,14 @@ func (n *Node) newSlot(name string) (*slot, error) {
 	s.Member = broker.Membership{Group: n.app, InstanceID: n.dir.ProcessID().String() + "-" + name}
 	var err error
 	s.producer, err = kafka.NewProducer(kafka.ProducerConfig{
-		Config: n.kafkaConfig(name), Compression: n.opts.compression, TransactionalID: s.TransactionalID,
+		Config: n.kafkaConfig(name), Compression: n.opts.compression, Linger: n.opts.linger, TransactionalID: s.TransactionalID,
 		TransactionTimeout: n.opts.transaction, MaxRecordBytes: n.opts.recordBytes,
 	}, s.Inbox.Put)
 	n.producers.Add(1)
 	if err != nil {
 		return nil, err
 	}
-	if s.fetcher, err = kafka.NewFetcher(kafka.FetcherConfig{Config: n.kafkaConfig(name), ReadCommitted: n.exactlyOnce()}, s.Inbox.Put); err != nil {
+	if s.fetcher, err = kafka.NewFetcher(kafka.FetcherConfig{Config: n.kafkaConfig(name), ReadCommitted: n.exactlyOnce(), MaxWait: n.opts.fetchWait}, s.Inbox.Put); err != nil {
 		return nil, err
 	}
 	s.group, err = kafka.NewGroup(kafka.GroupConfig{

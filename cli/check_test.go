@@ -46,7 +46,7 @@ func TestCheckShowsWhereSettingsComeFrom(t *testing.T) {
 	if strings.Contains(out, "0123456789abcdef") {
 		t.Error("a secret is shown")
 	}
-	if _, out, _ = checked(t, "brokers: [a:1]\n", nil); !strings.Contains(out, "\nbrokers              a:1            file\n") || !strings.HasPrefix(out, "SETTING") {
+	if _, out, _ = checked(t, "brokers: [a:1]\n", nil); !strings.Contains(out, "\nbrokers                  a:1            file\n") || !strings.HasPrefix(out, "SETTING") {
 		t.Error(out)
 	}
 }

@@ -52,6 +52,7 @@ type settings struct {
 	LogLevel        slog.Level    `help:"Least level that is logged: debug, info, warn or error." default:"warn"`
 	LogFormat       string        `help:"Form of the log: text or json." enum:"text,json" default:"text"`
 	kafkaSettings
+	clientSettings
 	listenSettings
 	remoteSettings
 }
@@ -225,6 +226,9 @@ func (c *command) check() error {
 		if d <= 0 {
 			return usagef("--%s %s is not above zero; give a time such as 10s", name, d)
 		}
+	}
+	if err := c.clientSettings.check(); err != nil {
+		return err
 	}
 	return c.checkNames()
 }

@@ -177,7 +177,7 @@ func TestPasswordComesFromTheEnvironmentOrAFile(t *testing.T) {
 		if says == "" && code != exitOK || !strings.Contains(complaints, says) {
 			t.Errorf("%s: %d %s, want %q", file, code, complaints, says)
 		}
-		if says == "" && !strings.Contains(out, "kafka-password       (hidden)       environment") {
+		if says == "" && !strings.Contains(out, "kafka-password           (hidden)       environment") {
 			t.Error(out)
 		}
 		keepsSecret(t, out, complaints)
@@ -217,7 +217,7 @@ func TestCreateTopicsCanBeTurnedOff(t *testing.T) {
 		}
 	}
 	code, out, complaints := checked(t, "brokers: [a:1]\ncreate-topics: false\n", nil)
-	if code != exitOK || !strings.Contains(out, "create-topics        false          file") {
+	if code != exitOK || !strings.Contains(out, "create-topics            false          file") {
 		t.Error(code, out, complaints)
 	}
 }

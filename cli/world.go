@@ -52,7 +52,7 @@ func (s *nodeSettings) node() ([]millrace.Option, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(access,
+	return append(append(access, s.clientSettings.options()...),
 		millrace.WithGuarantee(guarantee), millrace.WithCreateTopics(s.createTopics), millrace.WithRemote(s.Remote, remotes...),
 		millrace.WithStateDir(s.stateDir), millrace.WithThreads(s.Threads), millrace.WithLogger(s.logger),
 		millrace.WithCommitInterval(s.CommitInterval), millrace.WithEndpoint(s.endpoint), millrace.WithStartTimeout(s.StartTimeout),
