@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,11 +26,12 @@ type resetCmd struct {
 	StateDir     string        `help:"Directory of the stores on this machine." placeholder:"DIR"`
 	StartTimeout time.Duration `help:"Time to wait for a broker." default:"10s"`
 	kafkaSettings
-	ToEarliest bool   `help:"Read the source topics from their beginning again; the default." xor:"to"`
-	ToLatest   bool   `help:"Read only what comes into the source topics from now on." xor:"to"`
-	Execute    bool   `help:"Do it. Without, what would be done is printed and nothing is changed."`
-	Confirm    string `help:"Application id once more, for scripts; without, --execute asks for it." placeholder:"NAME"`
-	Output     string `help:"Form of the plan: table or json." short:"o" enum:"table,json" default:"table"`
+	ToEarliest bool     `help:"Read the source topics from their beginning again; the default." xor:"to"`
+	ToLatest   bool     `help:"Read only what comes into the source topics from now on." xor:"to"`
+	Execute    bool     `help:"Do it. Without, what would be done is printed and nothing is changed."`
+	Confirm    string   `help:"Application id once more, for scripts; without, --execute asks for it." placeholder:"NAME"`
+	Keep       []string `help:"Topics that stay though this topology does not name them, such as those of a store that it no longer has: names, or patterns with *." placeholder:"TOPIC"`
+	Output     string   `help:"Form of the plan: table or json." short:"o" enum:"table,json" default:"table"`
 }
 
 // reset is a verb that takes an application back to before its first record. It is done in an order in which it can be
@@ -44,6 +46,9 @@ type resetStep struct {
 	Action string `json:"action"`
 	On     string `json:"on"`
 	Detail string `json:"detail"`
+	// From and To are offsets; nil where none are set, and From where none was.
+	From *int64 `json:"from,omitempty"`
+	To   *int64 `json:"to,omitempty"`
 }
 
 // resetPlan is all of it.
@@ -67,6 +72,11 @@ func (r *reset) check() error {
 	case r.Confirm != "" && r.Confirm != r.appID():
 		return usagef("--confirm %q is not the application id %q; nothing was changed", r.Confirm, r.appID())
 	}
+	for _, pattern := range r.Keep {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return usagef("--keep %q is no pattern; give the name of a topic, with * for any characters", pattern)
+		}
+	}
 	return r.checkNames()
 }
 
@@ -81,6 +91,10 @@ func (r *reset) run(ctx context.Context) error {
 		return err
 	}
 	defer plan.release()
+	if len(plan.steps) == 0 && r.Output == "table" {
+		r.tell(fmt.Sprintf("Nothing is there for application %s: no group, no topics, and no state in this directory.", r.appID()))
+		return nil
+	}
 	if err := r.print(plan); err != nil {
 		return err
 	}
@@ -121,14 +135,20 @@ func (r *reset) plan(ctx context.Context, admin *kafka.Admin) (p *resetPlan, err
 	if err != nil {
 		return nil, err
 	}
-	members, err := admin.GroupMembers(ctx, id)
+	exists, members, err := admin.Group(ctx, id)
 	switch {
 	case err != nil:
 		return nil, failf(err, "the group %s cannot be looked at", id)
 	case len(members) > 0:
-		return nil, failf(nil, "application %s has %d members in its group, which have to be stopped first (one that was ended by SIGTERM stays until its session time-out): %s", id, len(members), strings.Join(members, ", "))
+		return nil, failf(nil, "application %s has %s in its group, to be stopped first (one that was ended by SIGTERM stays until its session time-out): %s", id, plural(len(members), "member"), strings.Join(members, ", "))
+	}
+	if err := r.own(ctx, admin, t); err != nil {
+		return nil, err
 	}
 	p = &resetPlan{offsets: map[record.TopicPartition]int64{}}
+	if exists {
+		p.steps = append(p.steps, resetStep{Action: "delete group", On: id, Detail: "with its offsets"})
+	}
 	var sources []string
 	for _, sub := range t.SubTopologies {
 		for _, s := range sub.Sources {
@@ -174,15 +194,16 @@ func (p *resetPlan) addOffsets(ctx context.Context, admin *kafka.Admin, id strin
 		return err
 	}
 	for _, tp := range tps {
-		to, from := ranges[tp].Start, "none"
+		to := ranges[tp].Start
 		if latest {
 			to = ranges[tp].HighWatermark
 		}
+		step := resetStep{Action: "set offset", On: tp.String(), Detail: "none -> " + number(to), To: &to}
 		if o := was[tp]; o.At >= 0 {
-			from = number(o.At)
+			step.From, step.Detail = &o.At, number(o.At)+" -> "+number(to)
 		}
 		p.offsets[tp] = to
-		p.steps = append(p.steps, resetStep{"set offset", fmt.Sprintf("%s-%d", tp.Topic, tp.Partition), fmt.Sprintf("%s -> %d", from, to)})
+		p.steps = append(p.steps, step)
 	}
 	return nil
 }
@@ -197,7 +218,7 @@ func (p *resetPlan) addTopics(ctx context.Context, admin *kafka.Admin, names []s
 	}
 	slices.Sort(p.topics)
 	for _, name := range p.topics {
-		p.steps = append(p.steps, resetStep{"delete topic", name, fmt.Sprintf("%d partitions", infos[name].Partitions)})
+		p.steps = append(p.steps, resetStep{Action: "delete topic", On: name, Detail: plural(int(infos[name].Partitions), "partition")})
 	}
 	return nil
 }
@@ -211,7 +232,7 @@ func (p *resetPlan) addState(dir, id string) (err error) {
 	if p.state, err = store.OpenDirectory(dir, id, store.DirectoryOptions{}); err != nil {
 		return err
 	}
-	p.steps = append(p.steps, resetStep{"delete directory", path, "state of this machine"})
+	p.steps = append(p.steps, resetStep{Action: "delete directory", On: path, Detail: "state of this machine"})
 	return nil
 }
 
@@ -225,6 +246,7 @@ func (r *reset) print(p *resetPlan) error {
 	if r.Output == "json" {
 		e := json.NewEncoder(r.proc.Out)
 		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false)
 		return e.Encode(append([]resetStep{}, p.steps...))
 	}
 	var rows [][]string

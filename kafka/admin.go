@@ -128,6 +128,25 @@ func (a *Admin) Topics(ctx context.Context, names ...string) (map[string]TopicIn
 	return infos, err
 }
 
+// TopicNames are all topics that this user may see, in order. It has the errors of every Admin method.
+func (a *Admin) TopicNames(ctx context.Context) (names []string, err error) {
+	err = retry(ctx, func() error {
+		answer, err := askAll(ctx, a.cluster, broker.OpMetadata, func(b *sarama.Broker) (*sarama.MetadataResponse, error) {
+			return b.GetMetadata(sarama.NewMetadataRequest(version, nil))
+		})
+		if err != nil {
+			return err
+		}
+		names = nil
+		for _, t := range answer.Topics {
+			names = append(names, t.Name)
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return names, err
+}
+
 // controller calls the cluster's controller; metadata names it anew on each call, since it moves.
 func controllerCall[T any](ctx context.Context, a *Admin, op broker.Op, request func(*sarama.Broker) (T, error)) (T, error) {
 	var zero T

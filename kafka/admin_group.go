@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/IBM/sarama"
@@ -36,9 +37,8 @@ func coordinatorCall[T any](ctx context.Context, a *Admin, op broker.Op, group s
 	return answer, err
 }
 
-// GroupMembers are the ids of a group's members, in order; none for a group that does not exist. It has the errors of every Admin
-// method.
-func (a *Admin) GroupMembers(ctx context.Context, group string) (ids []string, err error) {
+// Group says whether a group is there, and names its members in order. It has the errors of every Admin method.
+func (a *Admin) Group(ctx context.Context, group string) (exists bool, members []string, err error) {
 	answer, err := coordinatorCall(ctx, a, opDescribeGroups, group, func(b *sarama.Broker) (*sarama.DescribeGroupsResponse, error) {
 		return b.DescribeGroups(&sarama.DescribeGroupsRequest{Version: 4, Groups: []string{group}})
 	}, func(r *sarama.DescribeGroupsResponse) (codes []sarama.KError) {
@@ -48,15 +48,37 @@ func (a *Admin) GroupMembers(ctx context.Context, group string) (ids []string, e
 		return codes
 	})
 	if err != nil {
-		return nil, err
+		return false, nil, err
 	}
 	for _, g := range answer.Groups {
+		exists = exists || g.State != "Dead" // what Kafka says of a group that is not there
 		for _, m := range g.Members {
-			ids = append(ids, m.MemberId)
+			members = append(members, m.MemberId)
 		}
 	}
-	slices.Sort(ids)
-	return ids, nil
+	slices.Sort(members)
+	return exists, members, nil
+}
+
+// GroupTopics are the topics, in order, of which a group has positions. While a transaction has some pending the group is asked
+// again. It has the errors of every Admin method.
+func (a *Admin) GroupTopics(ctx context.Context, group string) ([]string, error) {
+	answer, err := coordinatorCall(ctx, a, broker.OpOffsetFetch, group, func(b *sarama.Broker) (*sarama.OffsetFetchResponse, error) {
+		// no partitions at all stand for every one
+		return b.FetchOffset(&sarama.OffsetFetchRequest{Version: 7, ConsumerGroup: group, RequireStable: true})
+	}, func(r *sarama.OffsetFetchResponse) []sarama.KError {
+		codes := []sarama.KError{r.Err}
+		for _, partitions := range r.Blocks {
+			for _, b := range partitions {
+				codes = append(codes, b.Err)
+			}
+		}
+		return codes
+	})
+	if err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(answer.Blocks)), nil
 }
 
 // DeleteGroup deletes a group with its offsets; one that does not exist is passed over. A group with members is an error of

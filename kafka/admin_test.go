@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,5 +134,29 @@ func TestReachNamesTheBrokersThatDoNotAnswer(t *testing.T) {
 	c := groupCluster(t, 1)
 	if err := kafka.Reach(within(t, patience), kafka.Config{Brokers: append([]string{addr}, c.Addrs()...)}); err != nil {
 		t.Fatalf("the second seed answers: %v", err)
+	}
+}
+
+func TestWhatAGroupHasLeft(t *testing.T) {
+	c := groupCluster(t, 2)
+	a := newAdmin(t, c.Addrs())
+	ctx := within(t, patience)
+	if exists, members, err := a.Group(ctx, "g"); exists || len(members) > 0 || err != nil {
+		t.Fatalf("%t %v %v", exists, members, err)
+	}
+	if topics, err := a.GroupTopics(ctx, "g"); len(topics) > 0 || err != nil {
+		t.Fatalf("%v %v", topics, err)
+	}
+	if err := a.CommitOffsets(ctx, "g", map[record.TopicPartition]int64{tp(1): 0}); err != nil {
+		t.Fatal(err)
+	}
+	if exists, members, err := a.Group(ctx, "g"); !exists || len(members) > 0 || err != nil {
+		t.Fatalf("%t %v %v", exists, members, err)
+	}
+	if topics, err := a.GroupTopics(ctx, "g"); !slices.Equal(topics, []string{"t"}) || err != nil {
+		t.Fatalf("%v %v", topics, err)
+	}
+	if names, err := a.TopicNames(ctx); !slices.Contains(names, "t") || err != nil {
+		t.Fatalf("%v %v", names, err)
 	}
 }

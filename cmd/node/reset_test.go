@@ -57,9 +57,14 @@ func TestReset(t *testing.T) {
 			fed = step
 		}
 	}
-	if len(plan) != 7 || plan[fed] != "2 -> 0" || plan["delete topic again-words-repartition"] != "4 partitions" ||
+	if len(plan) != 8 || plan["delete group again"] == "" || plan[fed] != "2 -> 0" || plan["delete topic again-words-repartition"] != "4 partitions" ||
 		plan["delete topic again-counts-changelog"] != "4 partitions" || plan["delete directory "+filepath.Join(dir, "again")] == "" {
 		t.Fatalf("%q", plan)
+	}
+	if !strings.Contains(looked.out, `"detail": "2 -> 0",
+    "from": 2,
+    "to": 0`) {
+		t.Errorf("%s", looked.out)
 	}
 	if latest := steps(t, reset(t, "", append(args, "-o", "json", "--to-latest")...)); latest[fed] != "2 -> 2" {
 		t.Errorf("%q", latest)
@@ -71,7 +76,7 @@ func TestReset(t *testing.T) {
 	}
 	p := begin(t, "demo", "dev", "--brokers", addrs, "--app", "again", "--state-dir", t.TempDir())
 	p.await(p.out, "Ctrl-C ends it.")
-	if got := reset(t, "", append(args, "--execute", "--confirm", "again")...); got.oneSentence(1, "application again has") != nil {
+	if got := reset(t, "", append(args, "--execute", "--confirm", "again")...); got.oneSentence(1, "application again has 1 member in its group") != nil {
 		t.Errorf("%+v", got)
 	}
 	p.end()
@@ -82,7 +87,7 @@ func TestReset(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	plan = steps(t, reset(t, "", append(args, "-o", "json")...))
-	if len(plan) != 4 || plan[fed] != "0 -> 0" {
+	if len(plan) != 5 || plan[fed] != "0 -> 0" {
 		t.Fatalf("%q", plan)
 	}
 	once()
@@ -93,6 +98,47 @@ func TestReset(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	if got := reset(t, "", "--app", "again"); got.oneSentence(2, "reset needs a Kafka cluster") != nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Another program than the one that runs as the application changes nothing, because what it would leave is counted twice; what is
+// named with --keep may be left.
+func TestResetByAnotherProgram(t *testing.T) {
+	addrs, dir := brokers(t), t.TempDir()
+	if got := millrace(t, "b a b", "dev", "--once", "--brokers", addrs, "--app", "again", "--state-dir", dir); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	create(t, addrs, nil, "again-events")
+	as := func(app cli.App, more ...string) result {
+		t.Helper()
+		var out, errs bytes.Buffer
+		args := append([]string{"reset", "--brokers", addrs, "--app", "again", "--state-dir", dir}, more...)
+		code := cli.Run(t.Context(), app, cli.Process{Args: args, Environ: patient, In: strings.NewReader(""), Out: &out, Err: &errs})
+		return result{code, out.String(), errs.String()}
+	}
+	before := reset(t, "", "--brokers", addrs, "--app", "again", "--state-dir", dir).out
+	now := []string{"--execute", "--confirm", "again"}
+	for _, c := range []struct {
+		keep, says string
+		code       int
+	}{
+		{"", "the group again has read again-lines, again-words-repartition, and the topology of this program reads again-events", 1},
+		{"again-lines", "has read again-words-repartition,", 1},
+		{"again-lines,again-w*", "there is again-counts-changelog, and the topology of this program names again-latest-changelog", 1},
+		{"again-[", "--keep", 2},
+	} {
+		if got := as(variant("latest:text"), append(now, "--keep", c.keep)...); got.oneSentence(c.code, c.says) != nil || got.out != "" {
+			t.Errorf("%q: %+v", c.keep, got)
+		}
+	}
+	if after := reset(t, "", "--brokers", addrs, "--app", "again", "--state-dir", dir).out; after != before {
+		t.Fatalf("it has changed:\n%s\n%s", before, after)
+	}
+	if got := as(variant("latest:text"), append(now, "--keep", "again-*")...); got.code != 0 || !strings.Contains(got.out, "delete group") {
+		t.Errorf("%+v", got)
+	}
+	if got := reset(t, "", "--brokers", addrs, "--app", "no-such", "--state-dir", dir, "--execute"); got.code != 0 || !strings.HasPrefix(got.err, "Nothing is there for application no-such") {
 		t.Errorf("%+v", got)
 	}
 }
