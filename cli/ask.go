@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -123,6 +124,9 @@ func (a *asker) ask(ctx context.Context, method, path string, order []byte) (bod
 			Retry         string
 		}
 		if json.Unmarshal(body, &said) != nil || said.Found == nil && said.Retry == "" {
+			if a.scheme == "http" && status == http.StatusBadRequest && bytes.HasPrefix(body, []byte(wantsTLS)) {
+				return nil, usagef("%s wants TLS; give --addr https://%s", a.address, a.address)
+			}
 			return nil, failf(nil, "%s answers %d, and not as a Millrace node does; give --addr the address of one", a.address, status)
 		}
 		switch {
@@ -132,9 +136,15 @@ func (a *asker) ask(ctx context.Context, method, path string, order []byte) (bod
 			a.named, a.address = a.address, said.Owner
 			continue
 		}
+		if status == http.StatusUnauthorized {
+			said.Detail += "; give it in MILLRACE_TOKEN or with --token-file"
+		}
 		return nil, &AskError{Detail: strings.TrimPrefix(said.Detail, "query: "), Retry: retryOf(said.Retry)}
 	}
 }
+
+// wantsTLS is what Go's server answers to a request without TLS at a port that takes nothing else.
+const wantsTLS = "Client sent an HTTP request to an HTTPS server"
 
 func (a *asker) once(ctx context.Context, method, path string, order []byte) (status int, body []byte, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, a.scheme+"://"+a.address+path, bytes.NewReader(order))
@@ -163,6 +173,9 @@ func (a *asker) unreachable(ctx context.Context, err error) error {
 	}
 	if cause := (*url.Error)(nil); errors.As(err, &cause) {
 		err = cause.Err
+	}
+	if untrusted := (*tls.CertificateVerificationError)(nil); errors.As(err, &untrusted) {
+		return &AskError{Detail: fmt.Sprintf("the certificate of %s is not trusted: %v; give its authority with --ca, and --addr a name that it is for", a.address, untrusted.Err), Retry: query.Never, Cause: err}
 	}
 	if a.named != "" {
 		return &AskError{Detail: fmt.Sprintf("%s, which is the owner for %s, cannot be asked: %v; ask again: if it is gone, another takes its partitions over after the session time-out",

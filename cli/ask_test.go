@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -184,7 +186,14 @@ func TestAskingNobody(t *testing.T) {
 	stuck := make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-stuck }))
 	other := httptest.NewServer(http.NotFoundHandler())
-	defer func() { close(stuck); slow.Close(); other.Close() }()
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	closed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+		fmt.Fprint(w, `{"detail":"the node wants a bearer token","retry":"never"}`)
+	}))
+	defer func() { close(stuck); slow.Close(); other.Close(); secure.Close(); closed.Close() }()
 	for _, c := range []struct {
 		code       int
 		addr, says string
@@ -193,6 +202,9 @@ func TestAskingNobody(t *testing.T) {
 		{12, "127.0.0.1:1", "cannot be asked", nil},
 		{10, strings.TrimPrefix(slow.URL, "http://"), "does not answer within 50ms", []string{"--timeout", "50ms"}},
 		{1, strings.TrimPrefix(other.URL, "http://"), "not as a Millrace node does", nil},
+		{2, strings.TrimPrefix(secure.URL, "https://"), "wants TLS; give --addr " + secure.URL, nil},
+		{13, secure.URL, "unknown authority; give its authority with --ca", nil},
+		{13, strings.TrimPrefix(closed.URL, "http://"), "the node wants a bearer token; give it in MILLRACE_TOKEN or with --token-file", nil},
 		{2, "nowhere", "is no address", nil},
 		{2, "127.0.0.1:1", "--timeout", []string{"--timeout", "0s"}},
 		{2, "127.0.0.1:1", "--ca", []string{"--ca", "/does/not/exist"}},
