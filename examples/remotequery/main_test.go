@@ -45,7 +45,7 @@ func TestAnActorProgramAsksByPID(t *testing.T) {
 			address = m[1]
 		}
 	}
-	for key, want := range map[string]string{"lamp": `^lamp: 5, says remotequery/query/stock/\d at `, "sofa": `^sofa: no such key, says remotequery/query/stock/\d at `} {
+	for key, want := range map[string]string{"lamp": `^lamp: 5, says remotequery/query/stock/0 at `, "sofa": `^sofa: no such key, says remotequery/query/stock/2 at `} {
 		got, err := program("ask", address, key).CombinedOutput()
 		if err != nil || !regexp.MustCompile(want).Match(got) || !strings.HasSuffix(strings.TrimSpace(string(got)), address) {
 			t.Errorf("%s: %s, %v; the node said %s", key, got, err, errs.String())
