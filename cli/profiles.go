@@ -13,8 +13,8 @@ func profiles(next http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for path, h := range map[string]http.HandlerFunc{"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace} {
 		mux.HandleFunc("/debug/pprof/"+path, httpapi.Guard(httpapi.MayOperate, func(w http.ResponseWriter, r *http.Request) {
-			if !httpapi.Trusted(r) {
-				http.Error(w, "profiles are for callers on this machine", http.StatusForbidden)
+			if err := httpapi.Permit(r); err != nil {
+				http.Error(w, "profiles are for who may give orders: "+err.Error(), http.StatusForbidden)
 				return
 			}
 			h(w, r)

@@ -23,21 +23,23 @@ func TestProfilesAreForOperators(t *testing.T) {
 	open := profiles(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
 	guarded := httpapi.Authenticate(tokens, open)
 	for _, c := range []struct {
-		h                 http.Handler
-		from, path, token string
-		want              int
+		h                       http.Handler
+		from, path, token, host string
+		want                    int
 	}{
-		{open, "127.0.0.1:1", "/debug/pprof/", "", http.StatusOK},
-		{open, "127.0.0.1:1", "/debug/pprof/goroutine", "", http.StatusOK},
-		{open, "127.0.0.1:1", "/debug/pprof/cmdline", "", http.StatusOK},
-		{open, "192.0.2.1:1", "/debug/pprof/heap", "", http.StatusForbidden},
-		{open, "192.0.2.1:1", "/livez", "", http.StatusTeapot},
-		{guarded, "192.0.2.1:1", "/debug/pprof/heap", "a-secret-of-the-operator", http.StatusOK},
-		{guarded, "192.0.2.1:1", "/debug/pprof/heap", "a-secret-of-the-reader", http.StatusForbidden},
-		{guarded, "127.0.0.1:1", "/debug/pprof/cmdline", "", http.StatusUnauthorized},
+		{open, "127.0.0.1:1", "/debug/pprof/", "", "127.0.0.1:8080", http.StatusOK},
+		{open, "127.0.0.1:1", "/debug/pprof/goroutine", "", "127.0.0.1:8080", http.StatusOK},
+		{open, "127.0.0.1:1", "/debug/pprof/cmdline", "", "127.0.0.1:8080", http.StatusOK},
+		{open, "192.0.2.1:1", "/debug/pprof/heap", "", "127.0.0.1:8080", http.StatusForbidden},
+		{open, "127.0.0.1:1", "/debug/pprof/heap", "", "rebound.example:8080", http.StatusForbidden},
+		{guarded, "192.0.2.1:1", "/debug/pprof/heap", "a-secret-of-the-operator", "node.example:8080", http.StatusOK},
+		{open, "192.0.2.1:1", "/livez", "", "127.0.0.1:8080", http.StatusTeapot},
+		{guarded, "192.0.2.1:1", "/debug/pprof/heap", "a-secret-of-the-operator", "127.0.0.1:8080", http.StatusOK},
+		{guarded, "192.0.2.1:1", "/debug/pprof/heap", "a-secret-of-the-reader", "127.0.0.1:8080", http.StatusForbidden},
+		{guarded, "127.0.0.1:1", "/debug/pprof/cmdline", "", "127.0.0.1:8080", http.StatusUnauthorized},
 	} {
 		r := httptest.NewRequest("GET", c.path, nil)
-		r.RemoteAddr = c.from
+		r.RemoteAddr, r.Host = c.from, c.host
 		if c.token != "" {
 			r.Header.Set("Authorization", "Bearer "+c.token)
 		}

@@ -127,10 +127,10 @@ func local(r *http.Request) bool {
 // crossOrigin finds what a browser sends for a page of somebody else's.
 var crossOrigin = http.NewCrossOriginProtection()
 
-// permit says who may give orders. Behind Authenticate those with MayOperate, which the route has looked at, may. Where callers
+// Permit says who may give orders, or do else what costs a node time. Behind Authenticate those with MayOperate, which the route has looked at, may. Where callers
 // are not told apart it is whoever is on this machine, and no page of another origin in a browser there: neither by a request
-// across origins, nor by a name of its own that leads here.
-func permit(r *http.Request) error {
+// across origins, nor by a name of its own that leads here. The error is an *OrderError of kind NotAllowed.
+func Permit(r *http.Request) error {
 	_, known := CallerOf(r.Context())
 	host, _, err := net.SplitHostPort(r.Host)
 	if err != nil {
@@ -195,7 +195,7 @@ func (h *handler) order(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if err := permit(r); err != nil {
+	if err := Permit(r); err != nil {
 		refuse(w, err)
 		return
 	}
