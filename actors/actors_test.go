@@ -215,11 +215,22 @@ func (l *lives) Receive(ctx actor.Context) {
 	}
 }
 
+// alarmed says when an alarm is set.
+type alarmed struct {
+	*actors.ManualClock
+	set chan struct{}
+}
+
+func (a alarmed) AfterFunc(d time.Duration, f func()) {
+	a.ManualClock.AfterFunc(d, f)
+	a.set <- struct{}{}
+}
+
 // The outcome is published before the restart is sent, restarts wait for the back-off, and one failure too many stops
 // the child.
 func TestSupervisorPublishesThenRestartsThenGivesUp(t *testing.T) {
 	system := newSystem()
-	clock := actors.NewManualClock(time.Unix(100, 0))
+	clock := alarmed{actors.NewManualClock(time.Unix(100, 0)), make(chan struct{}, 8)}
 	started, outcomes := make(chan struct{}, 8), make(chan actors.Outcome, 8)
 	supervisor := &actors.Supervisor{
 		Intensity: actors.Intensity{Max: 2, Window: time.Hour, First: time.Second, Cap: time.Minute}, Clock: clock,
@@ -244,15 +255,9 @@ func TestSupervisorPublishesThenRestartsThenGivesUp(t *testing.T) {
 		if o.Child != "child" || o.Attempt != attempt || o.GaveUp || back < time.Second/2 || back > time.Duration(attempt)*time.Second {
 			t.Fatalf("%+v, back-off %s", o, back)
 		}
-		for waiting := true; waiting; { // the alarm is set after the publication
-			clock.Advance(time.Second)
-			select {
-			case <-started:
-				waiting = false
-			default:
-				runtime.Gosched()
-			}
-		}
+		<-clock.set // the alarm is set after the publication
+		clock.Advance(back)
+		<-started
 	}
 	system.Root.Send(pid, errors.New("broken"))
 	if o := <-outcomes; !o.GaveUp || o.Attempt != 3 || !o.Retry.IsZero() {
