@@ -2,6 +2,7 @@ package thread_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"maps"
 	"slices"
 	"time"
@@ -204,11 +205,27 @@ func (n *node) write(all []appended) (ok bool) {
 		if a.tp.Topic == "out" {
 			log = n.w.outputs
 		}
+		if a.tp.Topic != "out" && (!n.in || !slices.Contains(n.owned, in(a.tp.Partition))) {
+			n.w.overtake(a)
+		}
 		a.r.Offset = int64(len(log[a.tp.Partition]))
 		log[a.tp.Partition] = append(log[a.tp.Partition], entry{a.r, txn})
 		n.ends[a.tp] = a.r.Offset + 1
 	}
 	return true
+}
+
+// overtake notes a count of one who has lost its partition that is below one in the changelog.
+func (w *world) overtake(a appended) {
+	p, key := a.tp.Partition, string(a.r.Key)
+	for _, e := range w.changelog[p] {
+		if string(e.Key) == key && binary.BigEndian.Uint64(e.Value) > binary.BigEndian.Uint64(a.r.Value) {
+			if w.overtaken[p] == nil {
+				w.overtaken[p] = map[string]bool{}
+			}
+			w.overtaken[p][key] = true
+		}
+	}
 }
 
 // early sends what is appended before anybody asks for it, as a linger does.
