@@ -8,28 +8,21 @@ import (
 	"strings"
 
 	"github.com/millrace-io/millrace/kafka"
-	"github.com/millrace-io/millrace/topology"
 )
 
-// own fails if the application is another program's, by what it has left behind: positions in topics that this topology does not
-// read, and internal topics that it does not name. Such a reset would delete the group and leave the changelogs, and after it the
-// application would read its input once more into the state that it has already.
+// own fails if the application is another program's, by what it has left behind: positions in topics that are neither sources nor
+// internal topics of this topology, and internal topics that it does not name. Such a reset would delete the group and leave the
+// changelogs, and after it the application would read its input once more into the state that it has already.
 //
 // An application whose topology was changed leaves the same behind, and application shop-eu has topics that look like those of an
 // application shop. A person has to say so, by name: nothing in the cluster tells them apart.
-func (r *reset) own(ctx context.Context, admin *kafka.Admin, t *topology.Topology) error {
+func (r *reset) own(ctx context.Context, admin *kafka.Admin, sources, internal []string) error {
 	id := r.appID()
-	var sources []string
-	for _, sub := range t.SubTopologies {
-		for _, s := range sub.Sources {
-			sources = append(sources, s.Topic)
-		}
-	}
 	read, err := admin.GroupTopics(ctx, id)
 	if err != nil {
 		return failf(err, "the offsets of the group %s cannot be looked at", id)
 	}
-	if strange := r.strange(read, sources); len(strange) > 0 {
+	if strange := r.strange(read, append(slices.Clone(sources), internal...)); len(strange) > 0 {
 		return failf(nil, "the group %s has read %s, and the topology of this program reads %s: give the command to the program that runs as %s, or, if that no longer reads them, add --keep %s",
 			id, some(strange), some(sources), id, strings.Join(strange, ","))
 	}
@@ -38,10 +31,9 @@ func (r *reset) own(ctx context.Context, admin *kafka.Admin, t *topology.Topolog
 		return failf(err, "the topics of the cluster cannot be listed")
 	}
 	all = slices.DeleteFunc(all, func(name string) bool { return !internalOf(id, name) })
-	named := t.InternalTopics(id)
-	if strange := r.strange(all, named); len(strange) > 0 {
+	if strange := r.strange(all, internal); len(strange) > 0 {
 		return failf(nil, "there is %s, and the topology of this program names %s: give the command to the program that runs as %s, or, if that no longer uses them or they are another application's, add --keep %s",
-			some(strange), some(named), id, strings.Join(strange, ","))
+			some(strange), some(internal), id, strings.Join(strange, ","))
 	}
 	return nil
 }

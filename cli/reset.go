@@ -142,13 +142,6 @@ func (r *reset) plan(ctx context.Context, admin *kafka.Admin) (p *resetPlan, err
 	case len(members) > 0:
 		return nil, failf(nil, "application %s has %s in its group, to be stopped first (one that was ended by SIGTERM stays until its session time-out): %s", id, plural(len(members), "member"), strings.Join(members, ", "))
 	}
-	if err := r.own(ctx, admin, t); err != nil {
-		return nil, err
-	}
-	p = &resetPlan{offsets: map[record.TopicPartition]int64{}}
-	if exists {
-		p.steps = append(p.steps, resetStep{Action: "delete group", On: id, Detail: "with its offsets"})
-	}
 	var sources []string
 	for _, sub := range t.SubTopologies {
 		for _, s := range sub.Sources {
@@ -156,6 +149,13 @@ func (r *reset) plan(ctx context.Context, admin *kafka.Admin) (p *resetPlan, err
 				sources = append(sources, s.Topic)
 			}
 		}
+	}
+	if err := r.own(ctx, admin, sources, t.InternalTopics(id)); err != nil {
+		return nil, err
+	}
+	p = &resetPlan{offsets: map[record.TopicPartition]int64{}}
+	if exists {
+		p.steps = append(p.steps, resetStep{Action: "delete group", On: id, Detail: "with its offsets"})
 	}
 	if err := p.addOffsets(ctx, admin, id, sources, r.ToLatest); err != nil {
 		return nil, failf(err, "the source topics of %s cannot be looked at", id)

@@ -55,13 +55,18 @@ func (g gap) length() time.Duration { return g.to.Sub(g.from) }
 func (g gap) String() string {
 	said := "nothing"
 	if len(g.kinds) > 0 {
-		var all []string
-		for _, k := range slices.Sorted(maps.Keys(g.kinds)) {
-			all = append(all, fmt.Sprintf("%s:%d", k, g.kinds[k]))
-		}
-		said = strings.Join(all, ",")
+		said = counted(g.kinds)
 	}
 	return fmt.Sprintf("%s, told %s", g.caller, said)
+}
+
+// counted lists how often each kind came.
+func counted(kinds map[query.Kind]int) string {
+	var all []string
+	for _, k := range slices.Sorted(maps.Keys(kinds)) {
+		all = append(all, fmt.Sprintf("%s:%d", k, kinds[k]))
+	}
+	return strings.Join(all, ",")
 }
 
 // call starts a caller for each partition of each store through each node. end waits for them; their context must have ended.

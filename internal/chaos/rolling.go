@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/millrace-io/millrace/internal/chaos/oracle"
@@ -226,9 +223,7 @@ func (r *run) concludeRolling(violations []oracle.Violation, err error) int {
 	complain(err == nil && worst.longest.length() < worst.down, "no caller missed the node that was away: nothing was tried")
 	complain(worst.beyond() > r.beyond, "%s: a partition was refused for %s, %s beyond the %s that the process was away; %s is allowed",
 		worst.node, millis(worst.longest.length()), millis(worst.beyond()), millis(worst.down), r.beyond)
-	var named []string
-	for _, k := range slices.Sorted(maps.Keys(kinds)) {
-		named = append(named, fmt.Sprintf("%s:%d", k, kinds[k]))
+	for k := range kinds {
 		complain(k.Retry() == query.Never, "%d questions were blamed for what the nodes did: %s", kinds[k], k)
 	}
 	failed := errors.Join(complaints...)
@@ -237,7 +232,7 @@ func (r *run) concludeRolling(violations []oracle.Violation, err error) int {
 	}
 	fmt.Printf("restarts=%d records=%d duplicates=%d losses=%d violations=%d lag=%d moved=%d questions=%d down=%s refused_longest=%s beyond=%s failures_by_kind=%s\n",
 		len(r.roll.restarts), r.totals.Records, r.roll.duplicates, r.roll.losses, len(violations), r.roll.lag, r.roll.moved, questions,
-		millis(worst.down), millis(worst.longest.length()), millis(worst.beyond()), strings.Join(named, ","))
+		millis(worst.down), millis(worst.longest.length()), millis(worst.beyond()), counted(kinds))
 	return r.tidy(failed != nil)
 }
 
