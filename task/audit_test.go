@@ -23,15 +23,41 @@ func Audit(t *Task) error {
 	if filters != t.mem.filters || filters > t.mem.limit/evictedShare {
 		return fmt.Errorf("filters of %d bytes, summed up %d, with a limit of %d", t.mem.filters, filters, t.mem.limit)
 	}
+	if err := t.mem.cold.audit(t); err != nil {
+		return err
+	}
 	if clean != t.mem.clean || active != t.mem.active {
 		return fmt.Errorf("clean %d, summed up %d; active %d, summed up %d", t.mem.clean, clean, t.mem.active, active)
 	}
 	return nil
 }
 
-// Remembered is what the task knows of keys whose cells were evicted, in bytes, and Clean what its clean cells hold.
+// Remembered is what the task knows of keys whose cells were evicted, in bytes, Cold what it has of their values, and Clean
+// what its clean cells hold.
 func Remembered(t *Task) int64 { return t.mem.filters }
+func Cold(t *Task) int64       { return t.mem.cold.bytes() }
 func Clean(t *Task) int64      { return t.mem.clean }
+
+// audit finds a value that is not what the state has, of a key that has no cell.
+func (c *cold) audit(t *Task) error {
+	if c.bytes() > max(0, c.limit) {
+		return fmt.Errorf("cold values of %d bytes, with a limit of %d", c.bytes(), c.limit)
+	}
+	for h, place := range c.index {
+		e := c.at(place)
+		if c.of(hashed(e.key()), e.store()) != h {
+			return fmt.Errorf("key %q of store %d is cold under another's hash", e.key(), e.store())
+		}
+		if t.overlays[e.store()].cells[string(e.key())] != nil {
+			continue // what it has counts
+		}
+		value, timestamp, ok, err := t.mem.state.Get(e.store(), e.key())
+		if err == nil && (!ok || timestamp != e.timestamp() || string(value) != string(e.value())) {
+			return fmt.Errorf("key %q of store %d is cold with %x at %d, and the state has %x at %d, %v", e.key(), e.store(), e.value(), e.timestamp(), value, timestamp, ok)
+		}
+	}
+	return nil
+}
 
 // audit gives what the store's clean cells cost and what its dirty ones add to the next commit.
 func (o *overlay) audit(queued map[*cell]bool) (clean, active int64, err error) {

@@ -39,7 +39,7 @@ func newCounting(t *rapid.T) *counting {
 	c.state, c.out = tasktest.NewState(1), tasktest.NewProducer(nil)
 	cfg := task.Config{
 		Stores: []task.StoreConfig{{Name: "counts", Changelog: tp("changelog", 0)}}, State: c.state, Producer: c.out,
-		CacheBytes: rapid.SampledFrom([]int64{0, 1 << 20}).Draw(t, "cache"), MaxIdle: -1,
+		CacheBytes: rapid.SampledFrom([]int64{0, 1500, 1 << 20}).Draw(t, "cache"), MaxIdle: -1,
 		Chain: func(h topology.Host) (task.Chain, error) { return &failing{counter{counts: h.Store("counts")}, c}, nil },
 	}
 	for p := range rapid.Int32Range(1, 3).Draw(t, "partitions") {

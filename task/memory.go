@@ -37,6 +37,9 @@ const (
 	markBorn
 	// markFresh: it is in overlay.changed, and was absent before its first Set since the last Changed.
 	markFresh
+	// markKnown: its key was asked for more than once, or had something before it got this cell. One that is not known has
+	// nothing in memory.cold.
+	markKnown
 
 	markShift  = 16
 	markPinned = markDirty | markFrozen
@@ -68,8 +71,9 @@ type memory struct {
 	first int
 	// clean is the cost of all held cells that are not pinned; evict brings it below limit.
 	clean, limit int64
-	// filters is the cost of what the overlays remember of evicted cells.
+	// filters is the cost of what the overlays remember of evicted cells, cold has values of them.
 	filters int64
+	cold    cold
 	// active is what the dirty cells add to the next commit, in bytes.
 	active int64
 	// fault hears each error of the engine.
@@ -114,7 +118,7 @@ func (m *memory) enqueue(c *cell) {
 }
 
 // over says that there is something to evict.
-func (m *memory) over() bool { return m.clean+m.filters > m.limit }
+func (m *memory) over() bool { return m.clean+m.filters+m.cold.bytes() > m.limit }
 
 // evict lets clean cells go until they are within the limit. It must not be called while a processor runs.
 func (m *memory) evict() {
@@ -142,8 +146,16 @@ func (m *memory) evict() {
 func (m *memory) release(c *cell) {
 	m.clean -= c.cost()
 	delete(c.of.cells, c.Key)
-	if c.of.complete && c.Present {
-		c.of.complete = m.remember(c)
+	hash := hashed(bytesOf(c.Key))
+	if c.Present {
+		c.of.complete = c.of.complete && m.remember(c.of, hash)
+	}
+	known := c.Mark&markKnown != 0
+	switch {
+	case c.Present && (known || !m.cold.full()):
+		m.cold.put(hash, c.of.number, c.Key, c.Value, c.Timestamp)
+	case known:
+		m.cold.drop(hash, c.of.number, c.Key)
 	}
 	c.Mark &^= markHeld
 	c.Cell = topology.Cell{Mark: c.Mark}
@@ -152,14 +164,14 @@ func (m *memory) release(c *cell) {
 }
 
 // remember has a store know that it has a key without a cell. It is false if that would take too much memory.
-func (m *memory) remember(c *cell) bool {
-	e := &c.of.evicted
+func (m *memory) remember(o *overlay, hash uint64) bool {
+	e := &o.evicted
 	if m.filters+e.next() > m.limit/evictedShare {
 		m.filters -= e.bytes
 		*e = evicted{}
 		return false
 	}
-	m.filters += e.add(hashed(unsafe.Slice(unsafe.StringData(c.Key), len(c.Key))))
+	m.filters += e.add(hash)
 	return true
 }
 
@@ -168,5 +180,6 @@ func (m *memory) drop() {
 	m.slots, m.slab, m.free = []*cell{nil}, nil, nil
 	m.queue, m.first = nil, 0
 	m.clean, m.active, m.filters = 0, 0, 0
+	m.cold = newCold(m.limit)
 	m.sort = sorter{}
 }

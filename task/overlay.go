@@ -1,6 +1,7 @@
 package task
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -50,7 +51,7 @@ func newOverlay(number int, name string, mem *memory) *overlay {
 // Cell implements topology.StateStore.
 func (o *overlay) Cell(key []byte) (*topology.Cell, error) {
 	if c := o.cells[string(key)]; c != nil {
-		c.Mark |= markRecent
+		c.Mark |= markRecent | markKnown
 		return &c.Cell, nil
 	}
 	c, err := o.load(key)
@@ -75,18 +76,16 @@ func (o *overlay) begin() {
 	o.complete = true
 }
 
-// load reads a key that is not in memory.
+// load makes a cell for a key that has none.
 func (o *overlay) load(key []byte) (*cell, error) {
-	var value []byte
-	var timestamp int64
-	var ok bool
-	if !o.complete || o.evicted.may(hashed(key)) {
-		var err error
-		if value, timestamp, ok, err = o.mem.state.Get(o.number, key); err != nil {
-			return nil, o.fail(err)
-		}
+	value, timestamp, ok, err := o.read(key)
+	if err != nil {
+		return nil, o.fail(err)
 	}
 	c := o.mem.take(o, string(key))
+	if ok {
+		c.Mark |= markKnown
+	}
 	switch {
 	case ok && len(value) <= inlineBytes:
 		c.Value = append(c.inline[:0], value...)
@@ -97,6 +96,21 @@ func (o *overlay) load(key []byte) (*cell, error) {
 	o.cells[c.Key] = c
 	o.mem.cleaned(c)
 	return c, nil
+}
+
+// read is what is committed for a key that has no cell, and gets one now. A value of up to inlineBytes is to be copied.
+func (o *overlay) read(key []byte) (value []byte, timestamp int64, ok bool, err error) {
+	hash := hashed(key)
+	if o.complete && !o.evicted.may(hash) {
+		return nil, 0, false, nil
+	}
+	if value, timestamp, ok = o.mem.cold.get(hash, o.number, key); !ok {
+		return o.mem.state.Get(o.number, key)
+	}
+	if len(value) > inlineBytes {
+		value = bytes.Clone(value)
+	}
+	return value, timestamp, true, nil
 }
 
 // fail tells the task of an error of the engine: it ends with it even if the processor swallows it.
@@ -130,7 +144,9 @@ func (o *overlay) rowMark() uint64 { return uint64(o.number)<<markShift | markRo
 func (o *overlay) setRow(row *topology.Cell, value []byte, timestamp int64) error {
 	c := o.cells[row.Key]
 	if c == nil {
+		o.mem.cold.get(hashed(bytesOf(row.Key)), o.number, bytesOf(row.Key))
 		c = o.mem.take(o, row.Key)
+		c.Mark |= markKnown
 		c.Present, c.Timestamp = row.Present, row.Timestamp
 		o.cells[c.Key] = c
 		o.mem.clean += c.cost()

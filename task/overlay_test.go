@@ -49,7 +49,7 @@ func newOverlayModel(t *rapid.T) *overlayModel {
 		}
 	}
 	cfg := config(m.script, m.state, m.out)
-	cfg.CacheBytes = rapid.SampledFrom([]int64{0, 700, 1 << 20}).Draw(t, "cache")
+	cfg.CacheBytes = rapid.SampledFrom([]int64{0, 700, 1500, 4000, 1 << 20}).Draw(t, "cache")
 	k, err := task.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -391,8 +391,9 @@ func TestOverlayIsAMap(t *testing.T) {
 // asking is a task whose one store gives the cell of each record's key, and puts a value into it if it is absent.
 type asking struct {
 	*testing.T
-	state *tasktest.State
-	task  *task.Task
+	state  *tasktest.State
+	task   *task.Task
+	script *script
 	// present is what was found of the last key.
 	present bool
 	key     string
@@ -415,7 +416,7 @@ func newAsking(t *testing.T, cacheBytes int64) *asking {
 	}
 	cfg := config(s, state, out)
 	cfg.CacheBytes = cacheBytes
-	a.state, a.task = state, start(t, cfg)
+	a.state, a.task, a.script = state, start(t, cfg), s
 	return a
 }
 
@@ -471,13 +472,14 @@ func TestNewKeysAreNotSearched(t *testing.T) {
 				a.commit()
 			}
 		}
-		if clean, filters := task.Clean(a.task), task.Remembered(a.task); clean+filters > limit {
-			t.Errorf("%d bytes of cells and %d of filters, which is above %d", clean, filters, limit)
+		gets = a.state.Gets - gets
+		if clean, filters, cold := task.Clean(a.task), task.Remembered(a.task), task.Cold(a.task); clean+filters+cold > limit {
+			t.Errorf("%d bytes of cells, %d of filters and %d of cold values, which is above %d", clean, filters, cold, limit)
 		}
-		if err := task.Audit(a.task); err != nil {
+		if err := task.Audit(a.task); err != nil { // which asks the state
 			t.Error(err)
 		}
-		return a.state.Gets - gets
+		return gets
 	}
 	if n := round("a", false); n > keys/20 || task.Remembered(a.task) == 0 {
 		t.Errorf("%d searches for %d new keys, with %d bytes", n, keys, task.Remembered(a.task))

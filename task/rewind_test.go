@@ -151,7 +151,7 @@ func newTransactions(t *rapid.T) *transactions {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.cfg = task.Config{Sources: []record.TopicPartition{rewindIn}, State: x.state, Producer: x, CacheBytes: rapid.SampledFrom([]int64{0, 900, 1 << 20}).Draw(t, "cache"),
+	x.cfg = task.Config{Sources: []record.TopicPartition{rewindIn}, State: x.state, Producer: x, CacheBytes: rapid.SampledFrom([]int64{0, 900, 2000, 1 << 20}).Draw(t, "cache"),
 		Stores: []task.StoreConfig{{Name: "rows", Changelog: tp("changelog", 0)}}, Chain: func(h topology.Host) (task.Chain, error) {
 			x.host = h
 			return top.SubTopologies[0].Instantiate(h)
