@@ -15,13 +15,13 @@ import (
 // settings are the flags.
 type settings struct {
 	// sizes are the numbers of input records, by the name that work.Job.Size has for them.
-	sizes                              map[string]int
-	repetitions, procsPerCore          int
-	jobs, systems, guarantees, caching []string
-	profile, results, shared           string
-	patience                           time.Duration
-	quick, resume                      bool
-	redo                               []string
+	sizes                               map[string]int
+	repetitions, procsPerCore, cacheMiB int
+	jobs, systems, guarantees, caching  []string
+	profile, results, shared            string
+	patience                            time.Duration
+	quick, resume                       bool
+	redo                                []string
 }
 
 const allSystems = "raw,kafka-streams,kafka-streams-leave,millrace,millrace-stay"
@@ -37,6 +37,7 @@ func parse(args []string) (settings, error) {
 	many := f.Int("many", 400_000, "records over 200 partitions")
 	f.IntVar(&s.repetitions, "repetitions", 3, "runs of each job on each system")
 	f.IntVar(&s.procsPerCore, "procs-per-core", 4, "GOMAXPROCS of Millrace for each core, in jobs that are read from (docs/queries.md says why)")
+	f.IntVar(&s.cacheMiB, "store-cache", 0, "MiB of Millrace's store cache; 0 for its default")
 	jobs := f.String("jobs", "count,words,pass", "jobs, in order: names, matrix or scale")
 	names := f.String("systems", allSystems, "systems, in order; those that cannot do a job are left out")
 	guarantees := f.String("guarantees", "exactly_once", "at_least_once, exactly_once or both, in order")
@@ -72,8 +73,8 @@ func (s settings) validate() error {
 			return fmt.Errorf("%s must be at least 1", name)
 		}
 	}
-	if s.repetitions < 1 || s.procsPerCore < 1 {
-		return errors.New("repetitions and procs-per-core must be at least 1")
+	if s.repetitions < 1 || s.procsPerCore < 1 || s.cacheMiB < 0 {
+		return errors.New("repetitions and procs-per-core must be at least 1, store-cache at least 0")
 	}
 	if len(s.jobs) == 0 || len(s.systems) == 0 || len(s.guarantees) == 0 || len(s.caching) == 0 {
 		return errors.New("jobs, systems, guarantees and caching must each name one at least")

@@ -37,15 +37,16 @@ type head struct {
 	Kafka string         `json:"kafka"`
 	Sizes map[string]int `json:"sizes"`
 	Quick bool           `json:"quick,omitempty"`
-	// ProcsPerCore is the flag of that name.
+	// ProcsPerCore and CacheMiB are flags.
 	ProcsPerCore int `json:"procs_per_core"`
+	CacheMiB     int `json:"store_cache_mib,omitempty"`
 }
 
 // openReport begins a report, or takes up the one in the results file.
 func openReport(ctx context.Context, s settings) (*report, error) {
 	r := &report{commit: commit(ctx), Head: head{
 		Go: runtime.Version(), CPUs: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Kafka: realkafka.Version,
-		Sizes: s.sizes, Quick: s.quick, ProcsPerCore: s.procsPerCore,
+		Sizes: s.sizes, Quick: s.quick, ProcsPerCore: s.procsPerCore, CacheMiB: s.cacheMiB,
 	}}
 	if !s.resume || s.results == "" {
 		return r, nil
@@ -62,7 +63,7 @@ func openReport(ctx context.Context, s settings) (*report, error) {
 		return nil, fmt.Errorf("%s is not a file of results: %w", s.results, err)
 	}
 	if !reflect.DeepEqual(before.Head, r.Head) {
-		return nil, fmt.Errorf("%s has results of another machine, Go or Kafka, or of other sizes or procs-per-core: "+
+		return nil, fmt.Errorf("%s has results of another machine, Go or Kafka, or of other sizes, procs-per-core or store-cache: "+
 			"delete it, or give -results another name", s.results)
 	}
 	r.Rows = slices.DeleteFunc(before.Rows, func(r row) bool {

@@ -122,6 +122,9 @@ func millraceCommand(b *bench, a assignment) []string {
 	if a.reads() > 0 { // docs/queries.md says why
 		command = append(command, "-procs", fmt.Sprint(b.procsPerCore*runtime.NumCPU()))
 	}
+	if b.cacheMiB > 0 {
+		command = append(command, "-store-cache", fmt.Sprint(b.cacheMiB<<20))
+	}
 	if b.profile != "" {
 		command = append(command, "-profile", filepath.Join(b.profile, a.app))
 	}

@@ -18,7 +18,7 @@ import (
 
 type settings struct {
 	brokers, does, app, in, out, state, profile, guarantee, compression, until string
-	records, counted                                                           int64
+	records, counted, cache                                                    int64
 	threads, reads, procs                                                      int
 	commit                                                                     time.Duration
 	everyUpdate, leave, verbose                                                bool
@@ -38,6 +38,7 @@ func main() {
 	flag.StringVar(&s.profile, "profile", "", "write PROFILE.cpu and PROFILE.heap")
 	flag.Int64Var(&s.records, "records", 0, "number of input records")
 	flag.Int64Var(&s.counted, "counted", 0, "number of records of the second stage")
+	flag.Int64Var(&s.cache, "store-cache", 64<<20, "bytes of the store cache")
 	flag.IntVar(&s.threads, "threads", 2, "stream threads")
 	flag.IntVar(&s.reads, "reads", 0, "how many keys to read from while it runs and after it; 0 reads nothing")
 	flag.IntVar(&s.procs, "procs", 0, "GOMAXPROCS; 0 leaves it to the runtime")
@@ -87,7 +88,7 @@ func newNode(s settings, progress *measure.Progress) (*millrace.Node, error) {
 	}
 	return millrace.New(s.app, t, millrace.WithBrokers(s.brokers), millrace.WithStateDir(s.state),
 		millrace.WithThreads(s.threads), millrace.WithCommitInterval(s.commit), millrace.WithLogger(logger),
-		millrace.WithGuarantee(guarantee), millrace.WithCompression(s.compression), millrace.WithLeaveGroup(s.leave))
+		millrace.WithStoreCache(s.cache), millrace.WithGuarantee(guarantee), millrace.WithCompression(s.compression), millrace.WithLeaveGroup(s.leave))
 }
 
 // measured runs the node until the job is done. A node that ends earlier is an error.
