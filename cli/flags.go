@@ -41,6 +41,7 @@ type settings struct {
 	Brokers         []string      `help:"Kafka brokers to use." placeholder:"HOST:PORT"`
 	StateDir        string        `help:"Directory for the stores; each process needs its own." placeholder:"DIR"`
 	Threads         int           `help:"Stream threads." default:"1"`
+	StoreCacheBytes int64         `help:"Memory for hot values of all stores, in bytes; by default 64 MiB, or an eighth of the memory that the process may have if that is more, up to 1 GiB." placeholder:"BYTES"`
 	Guarantee       string        `help:"What a crash may do to results: exactly_once or at_least_once." enum:"exactly_once,at_least_once" default:"exactly_once"`
 	CommitInterval  time.Duration `help:"Time between commits." default:"100ms"`
 	SessionTimeout  time.Duration `help:"Time after which the group gives up a process that is silent." default:"10s"`
@@ -191,6 +192,8 @@ func allowedFor(name string, node *kong.Node) string {
 			return "true or false"
 		case int:
 			return "a whole number, such as 4"
+		case int64:
+			return "a whole number of bytes, such as 268435456"
 		}
 	}
 	for _, child := range node.Children {
@@ -218,6 +221,8 @@ func (c *command) check() error {
 		return usagef("--threads %d is too few; give 1 to %d", c.Threads, mostThreads)
 	case c.Threads > mostThreads:
 		return usagef("--threads %d are too many; give 1 to %d", c.Threads, mostThreads)
+	case c.StoreCacheBytes < 0:
+		return usagef("--store-cache-bytes %d is below zero; give a number of bytes, or leave it out", c.StoreCacheBytes)
 	case c.CommitInterval > longestInterval:
 		return usagef("--commit-interval %s is too long for a transaction; give %s or less", c.CommitInterval, longestInterval)
 	}

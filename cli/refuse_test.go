@@ -26,6 +26,8 @@ func badValues(f *kong.Flag) []string {
 		return []string{"maybe", "2"}
 	case f.Target.Kind() == reflect.Int:
 		return []string{"", "many", "1.5", "0", "-1", "2000", "99999999999999999999"}
+	case f.Target.Kind() == reflect.Int64:
+		return []string{"", "64MiB", "1.5", "-1", "99999999999999999999"}
 	case f.PlaceHolder == "HOST:PORT":
 		return []string{"nowhere", ":", "host:port", "127.0.0.1:1:1", "127.0.0.1:99999", "127.0.0.1:-1"}
 	case f.PlaceHolder == "FILE":

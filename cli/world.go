@@ -54,7 +54,7 @@ func (s *nodeSettings) node() ([]millrace.Option, error) {
 	}
 	return append(append(access, s.clientSettings.options()...),
 		millrace.WithGuarantee(guarantee), millrace.WithCreateTopics(s.createTopics), millrace.WithRemote(s.Remote, remotes...),
-		millrace.WithStateDir(s.stateDir), millrace.WithThreads(s.Threads), millrace.WithLogger(s.logger),
+		millrace.WithStateDir(s.stateDir), millrace.WithThreads(s.Threads), millrace.WithStoreCache(s.storeCache()), millrace.WithLogger(s.logger),
 		millrace.WithCommitInterval(s.CommitInterval), millrace.WithEndpoint(s.endpoint), millrace.WithStartTimeout(s.StartTimeout),
 		millrace.WithShutdownTimeout(s.ShutdownTimeout), millrace.WithSessionTimeout(s.SessionTimeout)), nil
 }
