@@ -166,7 +166,7 @@ func failure(ctx context.Context, about *querypb.About, err error, gone query.Ki
 		f = query.Invalid(about.GetStore(), partition, "it cannot be encoded: names must be UTF-8")
 	case errors.Is(err, errFull) || code == codes.ResourceExhausted:
 		f = query.New(query.Overloaded, about.GetStore(), partition)
-	case code == codes.Unauthenticated || code == codes.PermissionDenied || errors.Is(err, errStranger):
+	case code == codes.Unauthenticated || code == codes.PermissionDenied || errors.Is(err, errStranger) || untrusted(err):
 		f = query.Invalid(about.GetStore(), partition, "the node does not take this caller: check the address, the token and the certificates")
 	case gone == query.StateStoreNotAvailable:
 		f.Detail = "the connection to the node was lost"

@@ -26,11 +26,12 @@ func (b bearerToken) GetRequestMetadata(context.Context, ...string) (map[string]
 // RequireTransportSecurity implements credentials.PerRPCCredentials. WithToken says what it means to do without.
 func (bearerToken) RequireTransportSecurity() bool { return false }
 
-// channel prepares a connection; it reaches nobody yet.
-func (s settings) channel(address string) (*grpc.ClientConn, error) {
-	secure := insecure.NewCredentials()
+// channel prepares a connection; it reaches nobody yet. cause finds why a handshake has failed behind gRPC's error.
+func (s settings) channel(address string) (channel *grpc.ClientConn, cause func(error) error, err error) {
+	secure, cause := insecure.NewCredentials(), func(err error) error { return err }
 	if c := s.clientTLS(); c != nil {
-		secure = credentials.NewTLS(c)
+		p := newProving(c)
+		secure, cause = p, p.cause
 	}
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(secure), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithIdleTimeout(0),
@@ -41,7 +42,8 @@ func (s settings) channel(address string) (*grpc.ClientConn, error) {
 	if s.token != "" {
 		opts = append(opts, grpc.WithPerRPCCredentials(bearerToken(s.token)))
 	}
-	return grpc.NewClient("passthrough:///"+address, opts...)
+	channel, err = grpc.NewClient("passthrough:///"+address, opts...)
+	return channel, cause, err
 }
 
 // stream is one connection to another process's remoting.
@@ -62,7 +64,7 @@ var errStranger = errors.New("the other process does not speak the actors' proto
 
 // open connects and introduces this process, in ConnectTime at most, or until ctx ends.
 func (s settings) open(ctx context.Context, address string, hello *wire.ConnectRequest) (*stream, error) {
-	channel, err := s.channel(address)
+	channel, cause, err := s.channel(address)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +79,7 @@ func (s settings) open(ctx context.Context, address string, hello *wire.ConnectR
 		late.Stop()
 		stop()
 		out.close()
-		return nil, err
+		return nil, cause(err)
 	}
 	return out, nil
 }

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -49,6 +50,9 @@ func (d *door) run() {
 	}
 }
 
+// wantsTLS is for a caller that speaks HTTP/1 without TLS: it would take a connection that is only closed for a node that ends.
+const wantsTLS = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+
 // preface is how HTTP/2 begins, as far as no HTTP/1 request does.
 const preface = "PRI"
 
@@ -68,8 +72,11 @@ func (d *door) sort(c *placed) {
 	var plain net.Conn = c
 	if d.tls != nil {
 		secure := tls.Server(c, d.tls)
-		if secure.HandshakeContext(ctx) != nil {
+		if err := secure.HandshakeContext(ctx); err != nil {
 			d.refusals.unauthenticated.Add(1)
+			if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) && plain.Conn != nil {
+				io.WriteString(c, wantsTLS) // whether it arrives or not, the caller is done with
+			}
 			c.Close()
 			return
 		}

@@ -76,6 +76,9 @@ func TestOnlyThoseWhoProveThemselves(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	noCert := ours.config()
 	noCert.Certificates = nil
+	wrongAuthority, otherName := ours.config(), ours.config()
+	wrongAuthority.RootCAs = theirs.config().RootCAs
+	otherName.ServerName = "node-1"
 	strangers := theirs.config()
 	strangers.RootCAs = ours.config().RootCAs
 	for name, c := range map[string]struct {
@@ -84,7 +87,8 @@ func TestOnlyThoseWhoProveThemselves(t *testing.T) {
 		bad    map[string][]remote.Option
 	}{
 		"mutual TLS": {[]remote.Option{remote.WithTLS(ours.config())}, []remote.Option{remote.WithTLS(ours.config())}, map[string][]remote.Option{
-			"no certificate": {remote.WithTLS(noCert)}, "a stranger's": {remote.WithTLS(strangers)}, "no TLS": nil}},
+			"no certificate": {remote.WithTLS(noCert)}, "a stranger's": {remote.WithTLS(strangers)}, "no TLS": nil,
+			"trust in another authority": {remote.WithTLS(wrongAuthority)}, "another name": {remote.WithTLS(otherName)}}},
 		"token": {[]remote.Option{remote.WithToken(secret)}, []remote.Option{remote.WithToken(secret)}, map[string][]remote.Option{
 			"none": nil, "another": {remote.WithToken(secret + "x")}}},
 		"TLS and token": {[]remote.Option{remote.WithTLS(ours.config()), remote.WithToken(secret)}, []remote.Option{remote.WithTLS(ours.config()), remote.WithToken(secret)},
@@ -102,7 +106,7 @@ func TestOnlyThoseWhoProveThemselves(t *testing.T) {
 			for what, opts := range c.bad {
 				before := r.Refusals().Counts()["unauthenticated"]
 				_, err := remote.Dial(t.Context(), []string{scheme + r.Address()}, opts...)
-				if !errors.Is(err, query.ErrInvalidStateStore) || !errors.Is(err, query.ErrFatal) || strings.Contains(err.Error(), secret) {
+				if what != "no TLS" && !errors.Is(err, query.ErrInvalidQuery) || !errors.Is(err, query.ErrInvalidStateStore) || !errors.Is(err, query.ErrFatal) || strings.Contains(err.Error(), secret) {
 					t.Errorf("%s %q, %s: %v", name, scheme, what, err)
 				}
 				eventually(t, func() bool { return r.Refusals().Counts()["unauthenticated"] > before }, name, scheme, what, "it is not counted")
@@ -113,6 +117,17 @@ func TestOnlyThoseWhoProveThemselves(t *testing.T) {
 		reply, err := other.system.Root.RequestFuture(actor.NewPID(r.Address(), "app/query/counts/0"), &querypb.Get{Key: []byte("k")}, patience).Result()
 		if got, ok := reply.(*querypb.Reply); err != nil || !ok || string(got.GetValue().GetValue()) != "k" {
 			t.Errorf("%s: by PID: %v, %v", name, reply, err)
+		}
+	}
+}
+
+// Who forgets TLS, or brings it where there is none, has to change an address, and is told so.
+func TestTLSOnOneSideOnly(t *testing.T) {
+	ours := newAuthority(t)
+	secure, plain := start(t, 1, answers, remote.WithTLS(ours.config())), start(t, 1, answers)
+	for addr, opts := range map[string][]remote.Option{"http://" + secure.Address(): nil, "https://" + plain.Address(): {remote.WithTLS(ours.config())}, plain.Address(): {remote.WithTLS(ours.config())}} {
+		if _, err := remote.Dial(t.Context(), []string{addr}, opts...); !errors.Is(err, query.ErrInvalidQuery) {
+			t.Errorf("%s: %v", addr, err)
 		}
 	}
 }
