@@ -41,6 +41,9 @@ type DirectoryError struct {
 }
 
 func (e *DirectoryError) Error() string {
+	if errors.Is(e.Cause, ErrLink) {
+		return fmt.Sprintf("store: state directory %s cannot be used (%v): put the directory itself there, or name the one that it leads to", e.Dir, e.Cause)
+	}
 	return fmt.Sprintf("store: state directory %s cannot be used (%v): check that it exists, is writable and has space", e.Dir, e.Cause)
 }
 
