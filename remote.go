@@ -1,7 +1,10 @@
 package millrace
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
+	"syscall"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -16,6 +19,9 @@ func (n *Node) bind() error {
 		return nil
 	}
 	l, err := remote.Bind(n.opts.remoteAddr, n.opts.remote...)
+	if taken := syscall.Errno(0); errors.As(err, &taken) { // not what was asked for is wrong, but what the machine has
+		return fmt.Errorf("millrace: WithRemote: %w: give it another address, or end what has this one", err)
+	}
 	if err != nil {
 		return &OptionError{"WithRemote", err.Error()}
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -91,6 +93,15 @@ func TestRemoteNeedsAGuardOutsideOfLoopback(t *testing.T) {
 		if !errors.As(err, &mistake) || mistake.Option != "WithRemote" || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", addr, err)
 		}
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, err = millrace.New("app", wordCount(t), millrace.WithRemote(taken.Addr().String()))
+	if mistake := (*millrace.OptionError)(nil); !errors.Is(err, syscall.EADDRINUSE) || errors.As(err, &mistake) || !strings.Contains(err.Error(), "give it another address") {
+		t.Errorf("an address that somebody has is no mistake of the options: %v", err)
 	}
 	n, err := millrace.New("app", wordCount(t))
 	if err != nil || n.RemoteAddress() != "" || n.RemoteRefusals() != nil {

@@ -154,7 +154,11 @@ func (n *Node) supervisor(t *tree) *actors.Supervisor {
 func (n *Node) onFailure(t *tree, o actors.Outcome) {
 	f := newFailure(o.Cause, o.Attempt)
 	n.meters.failed(f)
-	n.opts.logger.Warn("a thread has failed", "thread", f.Thread, "epoch", f.Epoch, "attempt", f.Attempt, "answer", o.Answer, "retry", o.Retry, "gaveUp", o.GaveUp, "ended", o.Ended, "cause", f.Cause)
+	told := []any{"thread", f.Thread, "epoch", f.Epoch, "attempt", f.Attempt, "answer", o.Answer, "gaveUp", o.GaveUp, "ended", o.Ended, "cause", f.Cause}
+	if !o.Retry.IsZero() { // it does not start again
+		told = append(told, "retry", o.Retry)
+	}
+	n.opts.logger.Warn("a thread has failed", told...)
 	status := lifecycle.ThreadStatus{Name: f.Thread, Epoch: f.Epoch, Cause: f.Cause, Since: time.Now()}
 	switch {
 	case o.Ended && !o.GaveUp:
