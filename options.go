@@ -80,6 +80,9 @@ type options struct {
 	cacheBytes     int64
 	compression    string
 	linger         time.Duration
+	clientID       string
+	request        time.Duration
+	fetchBytes     int
 	fetchWait      time.Duration
 	restart        actors.Intensity
 	patience       thread.Patience
@@ -106,7 +109,7 @@ func defaults() options {
 		brokers: []string{"127.0.0.1:9092"}, threads: 2, logger: slog.New(slog.DiscardHandler),
 		commitInterval: 100 * time.Millisecond, transaction: 30 * time.Second, startTimeout: 30 * time.Second, stopTimeout: 30 * time.Second,
 		session: 10 * time.Second, heartbeat: 3 * time.Second, leave: true, replication: -1, cacheBytes: 64 << 20,
-		linger: 20 * time.Millisecond, fetchWait: 100 * time.Millisecond,
+		linger: 20 * time.Millisecond, fetchWait: 100 * time.Millisecond, request: 15 * time.Second, fetchBytes: 1 << 20,
 		quarantine: thread.QuarantinePolicy{First: 100 * time.Millisecond, Cap: time.Minute},
 		restart:    actors.DefaultIntensity, patience: thread.Patience{Stuck: 30 * time.Second, Poll: 5 * time.Minute}, metadata: 30 * time.Second,
 	}

@@ -24,6 +24,8 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		{millrace.WithCompression("brotli"), "zstd"},
 		{millrace.WithLinger(0), "20ms"}, {millrace.WithLinger(2 * time.Second), "up to 1s"},
 		{millrace.WithFetchMaxWait(-1), "100ms"}, {millrace.WithFetchMaxWait(time.Minute), "up to 10s"},
+		{millrace.WithFetchPartitionBytes(16<<10 - 1), "16384"}, {millrace.WithFetchPartitionBytes(4<<20 + 1), "4194304"},
+		{millrace.WithClientID("a b"), "a-z A-Z"}, {millrace.WithRequestTimeout(time.Millisecond), "1s"}, {millrace.WithRequestTimeout(time.Hour), "5m0s"},
 		{millrace.WithReplication(-3), "WithReplication"},
 		{millrace.WithReplication(0), "WithReplication"},
 		{millrace.WithMetadataRefresh(-1), "WithMetadataRefresh"},

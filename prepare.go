@@ -75,7 +75,7 @@ const reachTold = 2 * time.Second
 const restoresAtOnce = 4
 
 func (n *Node) kafkaConfig(role string) kafka.Config {
-	return kafka.Config{Brokers: n.opts.brokers, ClientID: "millrace-" + n.app + "-" + role, Logger: n.opts.logger,
+	return kafka.Config{Brokers: n.opts.brokers, ClientID: cmp.Or(n.opts.clientID, "millrace-"+n.app) + "-" + role, RequestTimeout: n.opts.request, Logger: n.opts.logger,
 		TLS: n.opts.tls, User: n.opts.user, Password: n.opts.password, Mechanism: n.opts.mechanism, Dial: n.opts.dial}
 }
 

@@ -217,7 +217,7 @@ func (n *Node) newSlot(name string) (*slot, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.fetcher, err = kafka.NewFetcher(kafka.FetcherConfig{Config: n.kafkaConfig(name), ReadCommitted: n.exactlyOnce(), MaxWait: n.opts.fetchWait}, s.Inbox.Put); err != nil {
+	if s.fetcher, err = kafka.NewFetcher(kafka.FetcherConfig{Config: n.kafkaConfig(name), ReadCommitted: n.exactlyOnce(), MaxWait: n.opts.fetchWait, PartitionBytes: n.opts.fetchBytes}, s.Inbox.Put); err != nil {
 		return nil, err
 	}
 	s.group, err = kafka.NewGroup(kafka.GroupConfig{

@@ -14,12 +14,18 @@ func TestClientSettingsAreTheNodes(t *testing.T) {
 		clientSettings
 		wrong bool
 	}{
-		{clientSettings{100 * time.Millisecond, 20 * time.Millisecond, "none"}, false},
-		{clientSettings{10 * time.Second, time.Second, "zstd"}, false},
-		{clientSettings{10*time.Second + 1, time.Second, "none"}, true},
-		{clientSettings{time.Second, time.Second + 1, "none"}, true},
-		{clientSettings{0, time.Second, "none"}, true},
-		{clientSettings{time.Second, 0, "none"}, true},
+		{clientSettings{100 * time.Millisecond, 1 << 20, 20 * time.Millisecond, "none", "", 15 * time.Second}, false},
+		{clientSettings{10 * time.Second, 16 << 10, time.Second, "zstd", "shop", time.Second}, false},
+		{clientSettings{time.Second, 4 << 20, time.Second, "lz4", "a.b_c-1", 5 * time.Minute}, false},
+		{clientSettings{10*time.Second + 1, 1 << 20, time.Second, "none", "", 15 * time.Second}, true},
+		{clientSettings{time.Second, 1 << 20, time.Second + 1, "none", "", 15 * time.Second}, true},
+		{clientSettings{0, 1 << 20, time.Second, "none", "", 15 * time.Second}, true},
+		{clientSettings{time.Second, 1 << 20, 0, "none", "", 15 * time.Second}, true},
+		{clientSettings{time.Second, 16<<10 - 1, time.Second, "none", "", 15 * time.Second}, true},
+		{clientSettings{time.Second, 4<<20 + 1, time.Second, "none", "", 15 * time.Second}, true},
+		{clientSettings{time.Second, 1 << 20, time.Second, "none", "a b", 15 * time.Second}, true},
+		{clientSettings{time.Second, 1 << 20, time.Second, "none", "", time.Second - 1}, true},
+		{clientSettings{time.Second, 1 << 20, time.Second, "none", "", 5*time.Minute + 1}, true},
 	} {
 		topo, err := testApp().build("app")
 		if err != nil {

@@ -19,7 +19,9 @@ import (
 // Config is how a cluster is reached. It is the same for every role; a role opens its own connections.
 type Config struct {
 	// Brokers are the seeds, host:port each.
-	Brokers  []string
+	Brokers []string
+	// ClientID is how brokers call this client in quotas, metrics and logs [millrace]. A Fetcher and a Group put -consumer
+	// behind it, a Producer -producer.
 	ClientID string
 	// TLS is nil for plain connections. RootCAs says whom to trust, Certificates who this is to a broker that asks for
 	// client certificates; a ServerName that is not set is the host of each broker's address.

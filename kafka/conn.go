@@ -226,10 +226,15 @@ type leader struct {
 	epoch int32
 }
 
+// clients are what the roles of one stream thread are called at the brokers, for their quotas and logs. The roles of others have a
+// client id of their own.
+var clients = map[string]string{"fetch": "-consumer", "join": "-consumer", "group": "-consumer", "produce": "-producer", "transaction": "-producer"}
+
 func newCluster(cfg Config, role string, readTimeout time.Duration, deliver func(broker.Event)) *cluster {
 	if deliver == nil {
 		deliver = func(broker.Event) {}
 	}
+	cfg.ClientID = cfg.clientID() + clients[role]
 	return &cluster{cfg: cfg, role: role, readTimeout: readTimeout, deliver: deliver, links: map[string]*link{},
 		brokers: map[int32]string{}, leaders: map[record.TopicPartition]leader{}, counts: map[string]int32{}}
 }

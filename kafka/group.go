@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -116,7 +117,7 @@ func NewGroup(cfg GroupConfig, deliver func(broker.Event)) (*Group, error) {
 	set(&cfg.RebalanceTimeout, time.Minute)
 	set(&cfg.MetadataRefresh, 30*time.Second)
 	g := &Group{cfg: cfg, deliver: deliver, in: broker.NewInbox(), done: make(chan struct{}), leaving: make(chan bool, 1), where: map[*cluster]*link{}}
-	g.machine = member.New(member.Config{Session: cfg.SessionTimeout, Static: cfg.InstanceID != "", Error: groupError})
+	g.machine = member.New(member.Config{Session: cfg.SessionTimeout, Static: cfg.InstanceID != "", Error: groupErrors(cfg.SessionTimeout)})
 	g.join = newCluster(cfg.Config, "join", cfg.RebalanceTimeout+cfg.SessionTimeout+15*time.Second, nil)
 	// Below the session time-out, so that a heartbeat that hangs on a dead connection is tried again on another while the
 	// session lasts; above the 5 s that a broker gives a commit before it answers 7.
@@ -125,12 +126,20 @@ func NewGroup(cfg GroupConfig, deliver func(broker.Event)) (*Group, error) {
 	return g, nil
 }
 
-func groupError(op broker.Op, code int16) *broker.Error {
-	var cause error
-	if code > 0 {
-		cause = sarama.KError(code)
+// groupErrors makes the errors of a group. What a broker says of a session timeout that it does not take names neither the
+// timeout nor what it takes.
+func groupErrors(session time.Duration) func(op broker.Op, code int16) *broker.Error {
+	return func(op broker.Op, code int16) *broker.Error {
+		var cause error
+		switch {
+		case sarama.KError(code) == sarama.ErrInvalidSessionTimeout:
+			cause = fmt.Errorf("%w: it is %s, and the brokers take group.min.session.timeout.ms to group.max.session.timeout.ms, which are 6 s and 30 min unless somebody has set them",
+				sarama.KError(code), session)
+		case code > 0:
+			cause = sarama.KError(code)
+		}
+		return NewError(op, code, record.TopicPartition{}, cause)
 	}
-	return NewError(op, code, record.TopicPartition{}, cause)
 }
 
 // Start joins, as soon as the cluster answers. Further calls, and calls after Close, do nothing.

@@ -2,8 +2,10 @@ package kafka_test
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -481,6 +483,9 @@ func TestGroupRefusedIsFatal(t *testing.T) {
 			await(t, "failed", func() bool { return a.failed != nil }, a)
 			if a.failed.Class != broker.Fatal || a.failed.Code != err.Code {
 				t.Fatal(a.failed)
+			}
+			if err == kerr.InvalidSessionTimeout && !(errors.Is(a.failed, sarama.ErrInvalidSessionTimeout) && strings.Contains(a.failed.Error(), "group.max.session.timeout.ms")) {
+				t.Errorf("nobody can tell from it what to change: %v", a.failed)
 			}
 		})
 	}

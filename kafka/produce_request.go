@@ -168,7 +168,7 @@ func (s *sender) request(to *link, batches []*transaction.Batch) error {
 		}
 		return err
 	}
-	r := produce{clientID: s.producer.cfg.Config.clientID(), transactionalID: s.producer.cfg.TransactionalID, codec: s.codec}
+	r := produce{clientID: s.cluster.cfg.clientID(), transactionalID: s.producer.cfg.TransactionalID, codec: s.codec}
 	sent := make([]numbered, len(batches))
 	for i, batch := range batches {
 		pid, epoch := s.machine.Sent(batch)
