@@ -66,7 +66,7 @@ type Demo struct {
 type Process struct {
 	// Args are the arguments without the program's name.
 	Args []string
-	// Program is the name that the program was started by, for the completion of a shell; empty is millrace.
+	// Program is the name that the program was started by, for usage, errors and the completion of a shell; empty is millrace.
 	Program string
 	// Environ gives the environment as os.Environ does.
 	Environ  func() []string
@@ -109,7 +109,7 @@ func Run(ctx context.Context, app App, p Process) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(p.Err, "millrace: %s\n", sentence(err))
+	fmt.Fprintf(p.Err, "%s: %s\n", titleOf(p.Program), sentence(err))
 	var usage *UsageError
 	if errors.As(err, &usage) {
 		return exitUsage

@@ -46,6 +46,7 @@ func (c *checking) run(context.Context) error {
 	if err != nil {
 		return &UsageError{Detail: err.Error(), Cause: err}
 	}
+	c.fill()
 	if c.json {
 		e := json.NewEncoder(c.proc.Out)
 		e.SetIndent("", "  ")
@@ -57,6 +58,20 @@ func (c *checking) run(context.Context) error {
 	}
 	p := &printer{out: c.proc.Out}
 	return p.table([]string{"SETTING", "VALUE", "SOURCE"}, rows)
+}
+
+// fill shows what "run" takes where nothing is set, and the default is made up at the start.
+func (c *checking) fill() {
+	dir, _, _ := c.stateDir(c.appID())
+	made := map[string]string{
+		"app": c.appID(), "state-dir": dir, "store-cache-bytes": number(c.storeCache()),
+		"listen": fmt.Sprintf("127.0.0.1:%d to %d", firstPort, lastPort),
+	}
+	for i := range c.rows {
+		if value, ok := made[c.rows[i].Name]; ok && c.rows[i].Source == "default" {
+			c.rows[i].Value = value
+		}
+	}
 }
 
 // effective are the settings of the selected verb, each with the layer that it comes from.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"strings"
 )
 
@@ -49,6 +50,15 @@ func programName(path string) string {
 		return "millrace"
 	}
 	return strings.TrimSuffix(filepath.Base(path), ".exe")
+}
+
+// titleOf is what a program calls itself: the name that it was started by, and Millrace's own, which "go run ./cmd/node" calls node,
+// is millrace, as in all documents.
+func titleOf(path string) string {
+	if info, ok := debug.ReadBuildInfo(); ok && strings.TrimSuffix(info.Path, ".test") == library+"/cmd/node" {
+		return programName("")
+	}
+	return programName(path)
 }
 
 func (c *completion) run(context.Context) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -20,8 +21,11 @@ const envPrefix = "MILLRACE_"
 type layers struct {
 	environ func() []string
 	values  *koanf.Koanf
-	// environment and file are what values was put together from.
+	// environment and file are what values was put together from, path is the file's.
 	environment, file *koanf.Koanf
+	path              string
+	// typed are the flags of the command line.
+	typed []string
 }
 
 // Validate implements kong.Resolver. There is nothing to say before the command line is read, which names the file.
@@ -58,20 +62,24 @@ func (l *layers) load(ctx *kong.Context) error {
 	}
 	path := environment.String("config")
 	for _, p := range ctx.Path {
-		if p.Flag != nil && p.Flag.Name == "config" {
+		if p.Flag == nil {
+			continue
+		}
+		l.typed = append(l.typed, p.Flag.Name)
+		if p.Flag.Name == "config" {
 			path = ctx.FlagValue(p.Flag).(string)
 		}
 	}
 	if path != "" {
-		if err := loadFile(values, path, known); err != nil {
+		if err := loadFile(values, path, known, ctx.Model.Name); err != nil {
 			return err
 		}
 	}
-	l.values, l.environment, l.file = values, environment, values.Copy()
+	l.values, l.environment, l.file, l.path = values, environment, values.Copy(), path
 	return values.Merge(environment)
 }
 
-func loadFile(values *koanf.Koanf, path string, known []string) error {
+func loadFile(values *koanf.Koanf, path string, known []string, program string) error {
 	err := values.Load(file.Provider(path), yaml.Parser())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -81,10 +89,36 @@ func loadFile(values *koanf.Koanf, path string, known []string) error {
 	}
 	for _, key := range values.Keys() {
 		if !slices.Contains(known, key) {
-			return usagef("%s: there is no setting %q; keys are named as the flags that millrace dev --help shows", path, strings.ReplaceAll(key, "\x00", "."))
+			return usagef("%s: there is no setting %q; keys are named as the flags that %s dev --help shows", path, strings.ReplaceAll(key, "\x00", "."), program)
 		}
 	}
 	return nil
+}
+
+// flagNamed finds the flag that a sentence begins with.
+var flagNamed = regexp.MustCompile(`^--([a-z][a-z-]*)`)
+
+// attribute has a complaint about a setting say where its value comes from, if it is not the command line: whoever reads of
+// --threads has written MILLRACE_THREADS, and looks for it in the wrong place.
+func (l *layers) attribute(err error) error {
+	var usage *UsageError
+	if !errors.As(err, &usage) {
+		return err
+	}
+	name := flagNamed.FindStringSubmatch(usage.Detail)
+	if name == nil || slices.Contains(l.typed, name[1]) || l.values == nil {
+		return err
+	}
+	place := ""
+	switch {
+	case l.environment.Exists(name[1]):
+		place = variable(name[1])
+	case l.file.Exists(name[1]):
+		place = name[1] + " in " + l.path
+	default:
+		return err
+	}
+	return &UsageError{Detail: fmt.Sprintf("--%s (%s)%s", name[1], place, strings.TrimPrefix(usage.Detail, name[0])), Cause: usage.Cause}
 }
 
 // variable is the environment's name of a flag.

@@ -17,7 +17,7 @@ const configurationPage = "../docs/configuration.md"
 // verbFlags are the flags of a verb, those that help does not show too.
 func verbFlags(t *testing.T, verb string) []*kong.Flag {
 	t.Helper()
-	parser, err := new(grammar).parser()
+	parser, err := new(grammar).parser(testApp(), "millrace")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 // grammar is the command line as kong reads it.
 type grammar struct {
 	Config string   `help:"YAML file with settings; keys are named as the flags." placeholder:"FILE"`
-	Dev    devCmd   `cmd:"" help:"Try the application: embedded broker, topics and text to count; with --once, count files and print the result."`
+	Dev    devCmd   `cmd:"" help:"${dev}"`
 	Run    nodeCmd  `cmd:"" help:"Run the application against a Kafka cluster."`
 	Check  checkCmd `cmd:"" help:"Check the settings that run would have, and show each with where it comes from."`
 
@@ -89,7 +89,7 @@ type command struct {
 func parse(app App, p Process) (verb, error) {
 	var g grammar
 	done, sources := false, &layers{environ: p.Environ}
-	parser, err := g.parser(kong.Writers(p.Out, p.Err), kong.Exit(func(int) { done = true }), kong.Resolvers(sources))
+	parser, err := g.parser(app, titleOf(p.Program), kong.Writers(p.Out, p.Err), kong.Exit(func(int) { done = true }), kong.Resolvers(sources))
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func parse(app App, p Process) (verb, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, asUsage(err, parser.Model.Node)
+		return nil, sources.attribute(asUsage(err, parser.Model.Node))
 	}
 	if err := secretsOf(parsed, sources); err != nil {
 		return nil, err
@@ -115,12 +115,12 @@ func parse(app App, p Process) (verb, error) {
 		return &drawing{g.Topology, app, p.Out}, nil
 	case "check":
 		c := &checking{command: command{app: app, proc: p, settings: g.Check.settings, creation: g.Check.creation}, json: g.Check.Output == "json", rows: effective(parsed, sources)}
-		return c, c.check()
+		return c, sources.attribute(c.check())
 	case "reset":
 		r := &reset{command: &command{app: app, proc: p}, resetCmd: g.Reset}
-		return r, r.check()
+		return r, sources.attribute(r.check())
 	case "version":
-		return &version{p.Out, debug.ReadBuildInfo}, nil
+		return &version{p.Out, debug.ReadBuildInfo, g.Version.Output == "json"}, nil
 	}
 	cmd := &command{app: app, proc: p, settings: g.Run.settings, creation: g.Run.creation}
 	if parsed.Command() == "dev" {
@@ -129,8 +129,18 @@ func parse(app App, p Process) (verb, error) {
 	return cmd, cmd.check()
 }
 
-func (g *grammar) parser(options ...kong.Option) (*kong.Kong, error) {
-	own := []kong.Option{kong.Name("millrace"), kong.Description("Stream processing on Apache Kafka, with stores that can be asked.")}
+// What "dev" is, for an application that counts text and for any other.
+const (
+	devOfDemo = "Try the application: embedded broker, topics and text to count; with --once, count files and print the result."
+	devOfAny  = "Try the application: embedded broker and empty topics, for other programs to write to."
+)
+
+func (g *grammar) parser(app App, program string, options ...kong.Option) (*kong.Kong, error) {
+	dev := devOfAny
+	if app.Demo != nil {
+		dev = devOfDemo
+	}
+	own := []kong.Option{kong.Name(program), kong.Vars{"dev": dev}, kong.Description("Stream processing on Apache Kafka, with stores that can be asked.")}
 	parser, err := kong.New(g, append(own, options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("the command line's own grammar is wrong: %w", err)
@@ -174,7 +184,7 @@ func asUsage(err error, model *kong.Node) error {
 			return &UsageError{Detail: err.Error() + "; give " + allowed, Cause: err}
 		}
 	}
-	return &UsageError{Detail: err.Error() + "; millrace --help shows what there is", Cause: err}
+	return &UsageError{Detail: err.Error() + "; " + model.Name + " --help shows what there is", Cause: err}
 }
 
 // allowedFor are the values of a flag in words, by its kind; empty if there is no such flag or it takes any text.
@@ -204,10 +214,13 @@ func allowedFor(name string, node *kong.Node) string {
 	return ""
 }
 
-// mostThreads and longestInterval are what a node takes: a transaction is aborted 30 s after its begin.
+// What a node takes: a transaction is aborted 30 s after its begin; in a session of less than a second a heartbeat is late
+// whenever the machine is busy.
 const (
 	mostThreads     = 1024
 	longestInterval = 30 * time.Second
+	leastSession    = time.Second
+	mostSession     = 24 * time.Hour
 )
 
 // check finds what can be wrong about single settings and about their combination.
@@ -231,6 +244,10 @@ func (c *command) check() error {
 		if d <= 0 {
 			return usagef("--%s %s is not above zero; give a time such as 10s", name, d)
 		}
+	}
+	if c.SessionTimeout < leastSession || c.SessionTimeout > mostSession {
+		return usagef("--session-timeout %s is out of bounds; give a time from %s to %s that the brokers take: 6s to 30m unless somebody has set them otherwise",
+			c.SessionTimeout, leastSession, mostSession)
 	}
 	if err := c.clientSettings.check(); err != nil {
 		return err

@@ -74,11 +74,16 @@ func TestTopologyIsDrawn(t *testing.T) {
 
 func TestVersionSaysWhatWasBuilt(t *testing.T) {
 	var out bytes.Buffer
-	v := &version{&out, func() (*debug.BuildInfo, bool) {
+	v := &version{out: &out, read: func() (*debug.BuildInfo, bool) {
 		return &debug.BuildInfo{GoVersion: "go1.26", Main: debug.Module{Path: "example.com/mine"}, Deps: []*debug.Module{{Path: library, Version: "v1.2.3"}, {Path: "other"}},
 			Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "GOOS", Value: "linux"}}}, true
 	}}
 	if err := v.run(t.Context()); err != nil || out.String() != "example.com/mine (devel), go1.26\n"+library+" v1.2.3\nvcs.revision abc\n" {
+		t.Errorf("%v %q", err, out.String())
+	}
+	out.Reset()
+	v.json = true
+	if err := v.run(t.Context()); err != nil || out.String() != `{"path":"example.com/mine","version":"(devel)","go":"go1.26","millrace":"v1.2.3","vcs":{"revision":"abc"}}`+"\n" {
 		t.Errorf("%v %q", err, out.String())
 	}
 	v.read = func() (*debug.BuildInfo, bool) { return nil, false }

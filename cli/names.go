@@ -29,6 +29,9 @@ func (c *command) checkNames() error {
 			return usagef("--%s %q is no address; give host:port, such as 127.0.0.1:8080", name, address)
 		}
 	}
+	if err := checkStateDir(c.StateDir); err != nil {
+		return err
+	}
 	if err := c.kafkaSettings.check(c.Brokers); err != nil {
 		return err
 	}
@@ -37,6 +40,21 @@ func (c *command) checkNames() error {
 	}
 	_, err := c.remoteSettings.options(nil)
 	return err
+}
+
+// checkStateDir fails if something that is no directory is where the directory, or one above it, is to be. Whether it can be
+// made is not tried: the settings may be another machine's.
+func checkStateDir(dir string) error {
+	for at := dir; at != ""; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		switch {
+		case err == nil && !info.IsDir():
+			return usagef("--state-dir %s cannot be a directory, because %s is none; give another path", dir, at)
+		case err == nil || at == filepath.Dir(at):
+			return nil
+		}
+	}
+	return nil
 }
 
 // legalPort says that text is the number of a port; 0 is one that is free.

@@ -126,6 +126,16 @@ func (p *printer) lines(rows [][]string) error {
 	return nil
 }
 
+// longestCause is how many characters of a cause a table shows. All of it is in the JSON form.
+const longestCause = 100
+
+func short(cause string) string {
+	if runes := []rune(cause); len(runes) > longestCause {
+		return string(runes[:longestCause-1]) + "…"
+	}
+	return cause
+}
+
 // printable quotes a cell that would break the lines of a table or act on a terminal.
 func printable(cell string) string {
 	if strings.ContainsFunc(cell, unicode.IsControl) {

@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/kafka"
 	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/topology"
@@ -160,6 +162,9 @@ func (s *session) openNode() error {
 		endpoint = s.address()
 	}
 	s.node, err = s.world.Node(s.id, s.topology, nodeSettings{settings: s.settings, createTopics: s.dev || s.CreateTopics, brokers: s.brokers, stateDir: dir, endpoint: endpoint, logger: s.logger()})
+	if taken := syscall.Errno(0); errors.As(err, &taken) && s.Remote != "" {
+		return failf(taken, "nothing can listen on %s; give --remote another address", s.Remote)
+	}
 	if err != nil {
 		return &UsageError{Detail: err.Error(), Cause: err}
 	}
@@ -211,7 +216,7 @@ func (s *session) start() {
 	s.life, s.ran = life, make(chan error, 1)
 	go func() {
 		// Shutdown ends it. A cancelled context would too, but could not say whether to leave the group.
-		err := s.node.Run(context.WithoutCancel(life))
+		err := s.explained(s.node.Run(context.WithoutCancel(life)))
 		s.ran <- err
 		if err == nil {
 			err = errInterrupted
@@ -234,6 +239,17 @@ func (s *session) start() {
 	stopServer := serve(s.listener, s.guarded, served)
 	s.closing(func() error { stopServer(s.halt.abandoned); return nil })
 }
+
+// explained names the setting that brokers do not take.
+func (s *session) explained(err error) error {
+	if refused := (*broker.Error)(nil); errors.As(err, &refused) && refused.Code == invalidSessionTimeout {
+		return failf(err, "the brokers do not take --session-timeout %s; give one that they take, or have them take this one", s.SessionTimeout)
+	}
+	return err
+}
+
+// invalidSessionTimeout is Kafka's error code for a session timeout outside of the brokers' bounds.
+const invalidSessionTimeout = 26
 
 // end stops what open and start began, and turns the reason for the end into the session's result.
 func (s *session) end(err error) error {

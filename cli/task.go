@@ -65,7 +65,7 @@ func (c *taskListCmd) ask(ctx context.Context, a *asker, p *printer) error {
 	var rows [][]string
 	for _, q := range all {
 		source := record.TopicPartition{Topic: q.Topic, Partition: q.Partition}
-		rows = append(rows, []string{q.Task, at(source, q.Offset), strconv.Itoa(q.Attempts), instant(q.Retry.UnixMilli()), q.Thread, q.Cause})
+		rows = append(rows, []string{q.Task, at(source, q.Offset), strconv.Itoa(q.Attempts), instant(q.Retry.UnixMilli()), q.Thread, short(q.Cause)})
 	}
 	return p.table([]string{"TASK", "RECORD", "ATTEMPTS", "NEXT RETRY", "THREAD", "CAUSE"}, rows)
 }

@@ -36,7 +36,7 @@ func rowsOf(n *millrace.Actor, rows [][]string) [][]string {
 	if n.Quarantine != nil {
 		cause = n.Quarantine.Cause
 	}
-	rows = append(rows, []string{n.Path, state, epoch, fmt.Sprint(n.Restarts), fmt.Sprint(n.Mailbox), flagsOf(n), cause})
+	rows = append(rows, []string{n.Path, state, epoch, fmt.Sprint(n.Restarts), fmt.Sprint(n.Mailbox), flagsOf(n), short(cause)})
 	for i := range n.Children {
 		rows = rowsOf(&n.Children[i], rows)
 	}

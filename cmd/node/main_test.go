@@ -274,7 +274,6 @@ func TestBadSurroundings(t *testing.T) {
 		{"unreachable broker", "start Kafka there, or name another with --brokers", []string{"--brokers", "127.0.0.1:1", "--start-timeout", "300ms"}},
 		{"unreachable broker, run", "start Kafka there, or name another with --brokers", []string{"run", "--brokers", "127.0.0.1:1", "--start-timeout", "300ms"}},
 		{"state directory in use", dir, []string{"--brokers", addrs, "--state-dir", dir}},
-		{"state directory is a file", "main_test.go", []string{"--brokers", addrs, "--state-dir", "main_test.go"}},
 		{"listen address in use", "nothing can listen on " + l.Addr().String(), []string{"--brokers", addrs, "--listen", l.Addr().String()}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

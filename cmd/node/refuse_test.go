@@ -41,7 +41,7 @@ func TestBinaryRefusesInOneSentence(t *testing.T) {
 		{1, "run --brokers 127.0.0.1:1 --start-timeout 300ms", "no broker of 127.0.0.1:1 answers within 300ms; start Kafka there, or name another with --brokers"},
 		{1, "run --brokers " + addrs + " --app nothere --state-dir " + t.TempDir(), `topic "nothere-lines", which the topology reads`},
 		{1, "dev --brokers " + addrs + " --app inuse --state-dir " + dir, filepath.Join(dir, "inuse") + " is in use by another process: stop it, or give this one another state directory"},
-		{1, "dev --brokers " + addrs + " --app inuse --state-dir " + notDir, notDir},
+		{2, "dev --brokers " + addrs + " --app inuse --state-dir " + notDir, "--state-dir " + notDir + " cannot be a directory"},
 	} {
 		got := run(t, "demo", strings.Fields(c.args)...)
 		if err := got.oneSentence(c.code, c.want); err != nil {
