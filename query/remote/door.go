@@ -77,7 +77,7 @@ func (d *door) sort(c *placed) {
 			if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) && plain.Conn != nil {
 				io.WriteString(c, wantsTLS) // whether it arrives or not, the caller is done with
 			}
-			c.Close()
+			d.dismiss(c)
 			return
 		}
 		plain = secure
@@ -92,6 +92,28 @@ func (d *door) sort(c *placed) {
 		to = d.actors
 	}
 	to.pass(&begun{Conn: plain, head: head}, d.done)
+}
+
+// What a caller that is turned away may still send, and for how long.
+const (
+	lingerTime  = time.Second
+	lingerBytes = 64 << 10
+)
+
+// dismiss closes a connection in which the reason was just said. A caller with TLS 1.3 is ready before the node has seen its
+// certificate, and sends. If that met a closed connection, the system would answer with a reset, which takes the reason away from
+// before a caller that has not read it yet; so what comes is taken for a moment.
+func (d *door) dismiss(c *placed) {
+	defer c.Close()
+	if c.CloseWrite() != nil {
+		return
+	}
+	c.SetReadDeadline(time.Now().Add(lingerTime))
+	select {
+	case <-d.done:
+	default:
+		io.Copy(io.Discard, io.LimitReader(c, lingerBytes)) // nobody needs it, or to know how it ends
+	}
 }
 
 // close ends the accepting; connections that were passed on are their servers' business.
