@@ -65,7 +65,7 @@ bench:
 bench-quick:
 	$(GO) run ./bench -quick -jobs matrix $(BENCH_FLAGS)
 
-# The whole matrix, some hours of it. A run that was interrupted goes on where it stopped; BENCH_FLAGS='-redo count/' runs cells again.
+# The whole matrix, about a quarter of an hour a repetition. A run that was interrupted goes on where it stopped; BENCH_FLAGS='-redo count/' runs cells again.
 bench-all:
 	$(GO) run ./bench -jobs matrix -guarantees at_least_once,exactly_once -caching on,off -resume -results bench/results/matrix.json $(BENCH_FLAGS)
 
