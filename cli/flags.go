@@ -54,6 +54,7 @@ type settings struct {
 	LogFormat       string        `help:"Form of the log: text or json." enum:"text,json" default:"text"`
 	kafkaSettings
 	clientSettings
+	traceSettings
 	listenSettings
 	remoteSettings
 }
@@ -202,6 +203,8 @@ func allowedFor(name string, node *kong.Node) string {
 			return "true or false"
 		case int:
 			return "a whole number, such as 4"
+		case float64:
+			return "a number above 0 and up to 1, such as 0.1"
 		case int64:
 			return "a whole number of bytes, such as 268435456"
 		}
@@ -250,6 +253,9 @@ func (c *command) check() error {
 			c.SessionTimeout, leastSession, mostSession)
 	}
 	if err := c.clientSettings.check(); err != nil {
+		return err
+	}
+	if err := c.traceSettings.check(); err != nil {
 		return err
 	}
 	return c.checkNames()

@@ -38,6 +38,10 @@ func badValues(f *kong.Flag) []string {
 		return []string{"/absent", "/"}
 	case f.Name == "state-dir":
 		return []string{"/dev/null", "/dev/null/below"}
+	case f.Name == "trace-endpoint":
+		return []string{"127.0.0.1:4318", "collector", "ftp://a", "http://", "http://:4318", "http://me:hunter@a:1", "http://a/?b"}
+	case f.Name == "trace-ratio":
+		return []string{"", "much", "0", "-1", "1.1", "NaN", "Inf"}
 	case f.Name == "client-id":
 		return []string{"a/b", "a b", strings.Repeat("x", 101)}
 	case f.Name == "app":

@@ -11,8 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/kafka"
@@ -161,14 +162,28 @@ func (s *session) openNode() error {
 	if s.Remote == "" { // others are told the address that is for them
 		endpoint = s.address()
 	}
-	s.node, err = s.world.Node(s.id, s.topology, nodeSettings{settings: s.settings, createTopics: s.dev || s.CreateTopics, brokers: s.brokers, stateDir: dir, endpoint: endpoint, logger: s.logger()})
-	if taken := syscall.Errno(0); errors.As(err, &taken) && s.Remote != "" {
-		return failf(taken, "nothing can listen on %s; give --remote another address", s.Remote)
+	spans, err := s.openTraces()
+	if err != nil {
+		return err
+	}
+	s.node, err = s.world.Node(s.id, s.topology, nodeSettings{settings: s.settings, createTopics: s.dev || s.CreateTopics, brokers: s.brokers, stateDir: dir, endpoint: endpoint, logger: s.logger(), traces: spans})
+	if taken := (*net.OpError)(nil); errors.As(err, &taken) && taken.Op == "listen" {
+		return failf(taken.Err, "nothing can listen on %s; give --remote another address", s.Remote)
 	}
 	if err != nil {
 		return &UsageError{Detail: err.Error(), Cause: err}
 	}
 	return nil
+}
+
+// openTraces is what the node traces with, nil if nothing is traced.
+func (s *session) openTraces() (trace.TracerProvider, error) {
+	t, err := s.traceSettings.open(s.id, s.address(), s.logger())
+	if t == nil {
+		return nil, err
+	}
+	s.closing(func() error { t.Close(s.halt.abandoned); return nil })
+	return t, nil
 }
 
 // address is the one by which callers reach --listen.

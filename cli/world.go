@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/kafka"
 	"github.com/millrace-io/millrace/lifecycle"
@@ -36,6 +38,8 @@ type nodeSettings struct {
 	stateDir     string
 	endpoint     string
 	logger       *slog.Logger
+	// traces is nil if nothing is traced.
+	traces trace.TracerProvider
 }
 
 // node are the settings as millrace.New and millrace.Check take them. It fails on files that cannot be used.
@@ -56,7 +60,7 @@ func (s *nodeSettings) node() ([]millrace.Option, error) {
 		millrace.WithGuarantee(guarantee), millrace.WithCreateTopics(s.createTopics), millrace.WithRemote(s.Remote, remotes...),
 		millrace.WithStateDir(s.stateDir), millrace.WithThreads(s.Threads), millrace.WithStoreCache(s.storeCache()), millrace.WithLogger(s.logger),
 		millrace.WithCommitInterval(s.CommitInterval), millrace.WithEndpoint(s.endpoint), millrace.WithStartTimeout(s.StartTimeout),
-		millrace.WithShutdownTimeout(s.ShutdownTimeout), millrace.WithSessionTimeout(s.SessionTimeout)), nil
+		millrace.WithShutdownTimeout(s.ShutdownTimeout), millrace.WithTracerProvider(s.traces), millrace.WithSessionTimeout(s.SessionTimeout)), nil
 }
 
 // cluster is a Kafka cluster as the feed needs it. It belongs to one goroutine.

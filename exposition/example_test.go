@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 
@@ -33,4 +34,21 @@ func Example() {
 		}
 	}
 	// Output: shop_orders_total 3
+}
+
+// Traces is a TracerProvider that sends spans to a collector; here one that counts requests.
+func ExampleTraces() {
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Println("spans at", r.URL.Path)
+	}))
+	defer collector.Close()
+	traces, err := exposition.NewTraces(exposition.TracesConfig{Endpoint: collector.URL, Ratio: 1, Service: "shop", Instance: "shop-1"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, span := traces.Tracer("shop").Start(context.Background(), "sell")
+	span.End()
+	traces.Close(context.Background())
+	// Output: spans at /v1/traces
 }
