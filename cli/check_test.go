@@ -14,12 +14,18 @@ import (
 // checked is what check says with a file of settings, an environment and arguments.
 func checked(t *testing.T, file string, env []string, args ...string) (code int, out, complaints string) {
 	t.Helper()
+	return given(t, "check", file, env, args...)
+}
+
+// given is what a verb says with them.
+func given(t *testing.T, verb, file string, env []string, args ...string) (code int, out, complaints string) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "node.yaml")
 	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var o, e bytes.Buffer
-	code = Run(context.Background(), testApp(), Process{Args: append([]string{"check", "--config", path}, args...),
+	code = Run(context.Background(), testApp(), Process{Args: append([]string{verb, "--config", path}, args...),
 		Environ: func() []string { return env }, In: strings.NewReader(""), Out: &o, Err: &e})
 	return code, o.String(), e.String()
 }
@@ -27,6 +33,11 @@ func checked(t *testing.T, file string, env []string, args ...string) (code int,
 // squeezed is a table with one space between its cells.
 func squeezed(table string) string {
 	return regexp.MustCompile(` +`).ReplaceAllString(table, " ")
+}
+
+// normal is a complaint without the directory of the file.
+func normal(complaint string) string {
+	return regexp.MustCompile(`\S*/node.yaml`).ReplaceAllString(complaint, "node.yaml")
 }
 
 // unattributed is a complaint without the place that the setting was read from.
@@ -81,6 +92,9 @@ func TestCheckRefusesWhatRunDoes(t *testing.T) {
 		"brokers: [a:1]\napp: a/b\n":                             `--app "a/b" is no name`,
 	} {
 		code, out, complaints := checked(t, file, nil)
+		if _, _, run := given(t, "run", file, nil); normal(run) != normal(complaints) {
+			t.Errorf("%q: run says %q, and check %q", file, run, complaints)
+		}
 		if code != 2 || out != "" || !strings.Contains(unattributed(complaints), want) || strings.Count(complaints, "\n") != 1 {
 			t.Errorf("%q: %d %q %q, want %q", file, code, out, complaints, want)
 		}

@@ -127,7 +127,7 @@ func parse(app App, p Process) (verb, error) {
 	if parsed.Command() == "dev" {
 		cmd.settings, cmd.dev, cmd.once, cmd.input = g.Dev.settings, true, g.Dev.Once, g.Dev.Input
 	}
-	return cmd, cmd.check()
+	return cmd, sources.attribute(cmd.check())
 }
 
 // What "dev" is, for an application that counts text and for any other.

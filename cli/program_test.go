@@ -50,6 +50,9 @@ func TestComplaintsNameTheirSource(t *testing.T) {
 		if code != exitUsage || !strings.Contains(complaints, c.want) || strings.Count(complaints, "\n") != 1 {
 			t.Errorf("%+v: %d %s", c, code, complaints)
 		}
+		if _, _, run := given(t, "run", "brokers: [a:1]\n"+c.file, c.env, c.args...); normal(run) != normal(complaints) {
+			t.Errorf("%+v: run says %s", c, run)
+		}
 	}
 }
 
