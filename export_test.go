@@ -23,6 +23,12 @@ func (n *Node) WatchThreadsIn(d time.Duration) {
 	}
 }
 
+// AddSlot is AddThread as far as it comes when the node ends meanwhile: the thread gets no actor.
+func (n *Node) AddSlot() error {
+	_, err := n.live().newSlot()
+	return err
+}
+
 // WithDirectory changes how the state directory is opened.
 func WithDirectory(f func(*store.DirectoryOptions)) Option {
 	return func(o *options) { o.directory = f }

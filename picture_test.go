@@ -5,11 +5,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/lifecycle"
 )
 
 // seen is what a browser without script gets.
@@ -67,6 +70,58 @@ func TestPageOfANode(t *testing.T) {
 	}
 	if got := seen(t, server.URL+"/events"); !strings.Contains(got, `event: end`) || !strings.Contains(got, `{"state":"NOT_RUNNING"}`) {
 		t.Error(got)
+	}
+}
+
+// shows is what the page has in its tree behind the name of a thread.
+func shows(n *millrace.Node, thread string) string {
+	w := httptest.NewRecorder()
+	n.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	_, after, _ := strings.Cut(w.Body.String(), `<li data-name="`+thread+`">`)
+	place, _, _ := strings.Cut(after, "</div>")
+	return place
+}
+
+// A thread that waits for its restart when its node ends has ended with it: stream threads, and those of global stores.
+func TestPageShowsTheEndOfAThreadThatWaited(t *testing.T) {
+	for thread, waiting := range map[string]func(*testing.T) *running{
+		"thread-1": func(t *testing.T) *running {
+			c := cluster(t)
+			n := start(t, callback(t, once()), onto(t, c, slow)...)
+			feed(t, c, "fail")
+			return n
+		},
+		"global-countries": func(t *testing.T) *running {
+			a := newAtlas(t)
+			a.put("at", "Austria")
+			disk := newFailingDisk(tablesOf("global-countries"))
+			n := a.start(travels(t, newCountries()), disk.option(20*time.Millisecond), slow)
+			a.holds(n)
+			disk.fails.Store(true)
+			a.put("ch", "Switzerland")
+			return n
+		},
+	} {
+		t.Run(thread, func(t *testing.T) {
+			n := waiting(t)
+			of := func() lifecycle.ThreadStatus {
+				threads := n.Threads()
+				return threads[slices.IndexFunc(threads, func(s lifecycle.ThreadStatus) bool { return s.Name == thread })]
+			}
+			await(t.Context(), t, func() bool { return !of().Retry.IsZero() }, func() string { return fmt.Sprint(n.Threads()) })
+			if got := shows(n.Node, thread); !strings.Contains(got, "REBALANCING") || !strings.Contains(got, "starts again at") {
+				t.Error(got)
+			}
+			if err := n.Shutdown(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if s := of(); s.State != lifecycle.ThreadNotRunning || s.Cause == nil || !s.Retry.IsZero() {
+				t.Error(s)
+			}
+			if got := shows(n.Node, thread); !strings.Contains(got, "NOT_RUNNING") || strings.Contains(got, "starts again at") || !strings.Contains(got, "Last cause") {
+				t.Error(got)
+			}
+		})
 	}
 }
 

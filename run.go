@@ -88,6 +88,7 @@ func (n *Node) stopTree(t *tree, cause error) error {
 		abandoned = fmt.Errorf("%w for %v after %s: %w", ErrAbandoned, t.alive(), n.opts.stopTimeout, abandoned)
 	}
 	err := errors.Join(cause, t.close(ctx, n.opts.leave || n.application.request.Load() != nil), n.globals.stop(ctx), abandoned)
+	t.endAll()
 	switch {
 	case err == nil:
 		n.status.become(lifecycle.NodeNotRunning, nil)
@@ -163,10 +164,7 @@ func (n *Node) onFailure(t *tree, o actors.Outcome) {
 	switch {
 	case o.Ended && !o.GaveUp:
 		// It holds nothing any more: what it had not committed was given up when it failed, and is processed again.
-		for _, s := range []lifecycle.Thread{lifecycle.ThreadPendingShutdown, lifecycle.ThreadNotRunning} {
-			status.State = s
-			t.watch.Became(status)
-		}
+		t.ended(status)
 		t.end(f.Thread)
 	case o.Ended && t.live(): // it was being removed; who takes its tasks over does again what it could not commit
 		t.end(f.Thread)

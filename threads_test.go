@@ -72,3 +72,23 @@ func TestThreadsAreAddedAndRemoved(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A thread that was being added, or replaced, and had no actor when the node ended, has ended too.
+func TestThreadWithoutAnActorEndsWithItsNode(t *testing.T) {
+	c := cluster(t)
+	n := start(t, callback(t, once()), onto(t, c)...)
+	if err := n.AddSlot(); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range n.Threads() {
+		if s.State != lifecycle.ThreadNotRunning {
+			t.Error(s)
+		}
+	}
+	if len(n.Threads()) != 2 {
+		t.Error(n.Threads())
+	}
+}

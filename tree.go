@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -241,6 +242,25 @@ func (t *tree) end(name string) {
 	delete(t.threads, name)
 	close(t.changed)
 	t.changed = make(chan struct{})
+}
+
+// ended publishes the end of a thread that has no actor to do it. One that waits for its restart is shown with the epoch of
+// the incarnation that is to come, so that the end of the one that has failed would be old news.
+func (t *tree) ended(s lifecycle.ThreadStatus) {
+	s.Epoch = max(s.Epoch, t.node.status.epochOf(s.Name))
+	for _, s.State = range []lifecycle.Thread{lifecycle.ThreadPendingShutdown, lifecycle.ThreadNotRunning} {
+		t.watch.Became(s)
+	}
+}
+
+// endAll publishes the ends of stream threads that never got an actor, or were not given one again, before the node ended.
+func (t *tree) endAll() {
+	alive := t.alive()
+	for _, s := range t.node.Threads() {
+		if s.State < lifecycle.ThreadPendingShutdown && !isGlobal(s.Name) && !slices.Contains(alive, s.Name) {
+			t.ended(lifecycle.ThreadStatus{Name: s.Name, Epoch: s.Epoch, Cause: s.Cause, Since: time.Now()})
+		}
+	}
 }
 
 // gaveUp is called when supervision does not restart a thread.
