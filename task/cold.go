@@ -12,7 +12,8 @@ import (
 // The bytes are in segments of one size, which form a ring. When there is no room for one more, the next one is packed again:
 // of its keys those stay that were asked for since the last time, the others are forgotten. What a key with a cell has here
 // may be old, and nobody asks for it; when the cell goes, its value takes the old one's place. So whoever lets a cell go
-// says what the key has now, or that it has nothing.
+// says what the key has now, or that it has nothing. A value of another size takes another place; while the gaps that this
+// leaves are more than half, there is no new segment, and all keys stay when one is packed.
 //
 // The index has 32 bits of a key's hash. Of two keys with the same ones, the later counts and the other is forgotten: this is a
 // cache, and the engine has both. Rejected: a larger block cache of the engine, which keeps 4 KiB for each of the keys that
@@ -25,6 +26,8 @@ type cold struct {
 	// segments[current] is the one that is written. Each has a capacity of size.
 	segments [][]byte
 	current  int
+	// live is the size of all entries that the index leads to.
+	live int64
 }
 
 const (
@@ -70,9 +73,17 @@ func (c *cold) bytes() int64 {
 	return int64(len(c.segments)*c.size) + int64(len(c.index))*indexBytes
 }
 
-// full says that a key that comes pushes others out. One that was never asked for again shall not: it may be one of a stream of
+// full says that there is no room for a place in the index and so many bytes besides.
+func (c *cold) full(more int) bool { return c.bytes()+int64(more)+indexBytes > c.limit }
+
+// pushes says that a key that comes pushes others out. One that was never asked for again shall not: it may be one of a stream of
 // keys that come once.
-func (c *cold) full() bool { return c.bytes()+int64(c.size)+indexBytes > c.limit }
+func (c *cold) pushes() bool {
+	if c.sparse() {
+		return c.full(0)
+	}
+	return c.full(c.size)
+}
 
 // put keeps what a key without a cell has.
 func (c *cold) put(hash uint64, store int, key string, value []byte, timestamp int64) {
@@ -84,7 +95,7 @@ func (c *cold) put(hash uint64, store int, key string, value []byte, timestamp i
 			copy(e.value(), value)
 			return
 		}
-		delete(c.index, h)
+		c.forget(h, e)
 	}
 	n := entryHead + len(key) + len(value)
 	if n > c.size/largestShare || store >= entryAsked || !c.room(n) {
@@ -94,6 +105,7 @@ func (c *cold) put(hash uint64, store int, key string, value []byte, timestamp i
 	at := len(s)
 	s = s[:at+n]
 	c.segments[c.current], c.index[h] = s, uint32(c.current*c.size+at)
+	c.live += int64(n)
 	e := entry(s[at:])
 	e.set(0, store)
 	e.set(2, len(key))
@@ -107,23 +119,31 @@ func (c *cold) put(hash uint64, store int, key string, value []byte, timestamp i
 func (c *cold) drop(hash uint64, store int, key string) {
 	h := c.of(hash, store)
 	if place, ok := c.index[h]; ok && c.at(place).is(store, key) {
-		delete(c.index, h)
+		c.forget(h, c.at(place))
 	}
 }
 
 // at is the entry at a place of the index.
-func (c *cold) at(place uint32) entry { return c.segments[int(place)/c.size][int(place)%c.size:] }
+func (c *cold) at(place uint32) entry {
+	size := uint32(c.size)
+	return c.segments[place/size][place%size:]
+}
 
-// room makes the current segment one that has n bytes more. It is false if there may be none at all.
+// room makes the current segment one that has n bytes more. It is false if there may be none at all. It ends, because no entry
+// is asked for in the second round, and because a segment that is sparse has room when it is packed.
 func (c *cold) room(n int) bool {
-	for len(c.index) > 0 && c.bytes()+indexBytes > c.limit {
-		c.repack()
+	for len(c.index) > 0 && c.full(0) {
+		if c.sparse() && len(c.segments) > 1 {
+			c.shrink()
+		} else {
+			c.repack()
+		}
 	}
-	if c.bytes()+indexBytes > c.limit {
+	if c.full(0) {
 		return false
 	}
 	for len(c.segments) == 0 || len(c.segments[c.current])+n > c.size {
-		if c.bytes()+int64(c.size)+indexBytes <= c.limit && len(c.segments) < 1<<32/c.size {
+		if !c.sparse() && !c.full(c.size) && uint64(len(c.segments)) < 1<<32/uint64(c.size) {
 			c.segments = append(c.segments, make([]byte, 0, c.size))
 			c.current = len(c.segments) - 1
 		} else if len(c.segments) > 0 {
@@ -135,29 +155,67 @@ func (c *cold) room(n int) bool {
 	return true
 }
 
-// repack makes the segment after the current one the current one, with those of its entries that were asked for. It ends
-// with room somewhere, because no entry is asked for in the second round.
+// sparse says that of the segments' bytes less than half can be asked for. The others are of keys that have a value of another
+// size now, or none.
+func (c *cold) sparse() bool { return 2*c.live < int64(len(c.segments)*c.size) }
+
+// repack makes the segment after the current one the current one, with those of its entries that were asked for, or with all
+// if there is room enough in the gaps between them.
 func (c *cold) repack() {
 	c.current = (c.current + 1) % len(c.segments)
-	s := c.segments[c.current]
+	if c.sparse() && !c.full(0) {
+		c.pack(c.current, keepAll)
+	} else {
+		c.pack(c.current, keepAsked)
+	}
+}
+
+// shrink lets the last segment go, so that the index may have its bytes: there were fewer and larger values before.
+func (c *cold) shrink() {
+	last := len(c.segments) - 1
+	c.pack(last, keepNone)
+	c.segments[last] = nil
+	c.segments = c.segments[:last]
+	c.current %= last
+}
+
+// What pack keeps of the entries that the index leads to.
+const (
+	keepNone = iota
+	keepAsked
+	keepAll
+)
+
+// pack has a segment's entries follow each other without gaps, and lets go of others than keep says.
+func (c *cold) pack(segment, keep int) {
+	s := c.segments[segment]
 	to := 0
 	for at := 0; at < len(s); {
 		e := entry(s[at:])
 		n := e.size()
 		h := c.of(hashed(e.key()), e.store())
-		if place, ok := c.index[h]; ok && place == uint32(c.current*c.size+at) {
-			if e.asked() {
+		place, ok := c.index[h]
+		switch {
+		case !ok || place != uint32(segment*c.size+at):
+		case keep == keepAll || keep == keepAsked && e.asked():
+			if keep == keepAsked {
 				e.set(0, e.store())
-				copy(s[to:], e[:n])
-				c.index[h] = uint32(c.current*c.size + to)
-				to += n
-			} else {
-				delete(c.index, h)
 			}
+			copy(s[to:], e[:n])
+			c.index[h] = uint32(segment*c.size + to)
+			to += n
+		default:
+			c.forget(h, e)
 		}
 		at += n
 	}
-	c.segments[c.current] = s[:to]
+	c.segments[segment] = s[:to]
+}
+
+// forget has the index not lead to an entry any more.
+func (c *cold) forget(h uint32, e entry) {
+	delete(c.index, h)
+	c.live -= int64(e.size())
 }
 
 // get is what a key without a cell has. The value may be written over by the next put.

@@ -3,47 +3,7 @@ package task
 import (
 	"fmt"
 	"testing"
-
-	"pgregory.net/rapid"
 )
-
-// Cold values against a map, in which a key is kept for ever: what cold gives is right, it never has more than its limit, and
-// the newest that fit are there.
-func TestCold(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		limit := rapid.SampledFrom([]int64{0, 300, 600, 2000, 60_000}).Draw(t, "limit")
-		c := newCold(limit)
-		model, added := map[string]string{}, []string(nil)
-		key := rapid.Custom(func(t *rapid.T) string { return fmt.Sprint(rapid.IntRange(0, 40).Draw(t, "key")) })
-		t.Repeat(map[string]func(*rapid.T){
-			"put": func(t *rapid.T) {
-				k, store := key.Draw(t, "key"), rapid.IntRange(0, 1).Draw(t, "store")
-				v := fmt.Sprint(len(added), "-", string(make([]byte, rapid.IntRange(0, 40).Draw(t, "size"))))
-				name := fmt.Sprint(store, "/", k)
-				c.put(hashed([]byte(k)), store, k, []byte(v), int64(len(added)))
-				model[name], added = v, append(added, name)
-			},
-			"drop": func(t *rapid.T) {
-				k, store := key.Draw(t, "key"), rapid.IntRange(0, 1).Draw(t, "store")
-				c.drop(hashed([]byte(k)), store, k)
-				delete(model, fmt.Sprint(store, "/", k))
-			},
-			"get": func(t *rapid.T) {
-				k, store := key.Draw(t, "key"), rapid.IntRange(0, 1).Draw(t, "store")
-				name := fmt.Sprint(store, "/", k)
-				value, timestamp, ok := c.get(hashed([]byte(k)), store, []byte(k))
-				if want, has := model[name]; ok && (!has || string(value) != want || added[timestamp] != name) {
-					t.Fatalf("%s: got %q of %d, want %q, %v", name, value, timestamp, want, has)
-				}
-			},
-			"": func(t *rapid.T) {
-				if c.bytes() > limit {
-					t.Fatalf("%d bytes, with a limit of %d", c.bytes(), limit)
-				}
-			},
-		})
-	})
-}
 
 // What was dropped does not come back when its segment is packed again, the first one of all least.
 func TestColdDropsForGood(t *testing.T) {

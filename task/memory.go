@@ -152,7 +152,7 @@ func (m *memory) release(c *cell) {
 	}
 	known := c.Mark&markKnown != 0
 	switch {
-	case c.Present && (known || !m.cold.full()):
+	case c.Present && (known || !m.cold.pushes()):
 		m.cold.put(hash, c.of.number, c.Key, c.Value, c.Timestamp)
 	case known:
 		m.cold.drop(hash, c.of.number, c.Key)

@@ -85,7 +85,7 @@ func (m *overlayModel) drawKey() string {
 }
 
 func (m *overlayModel) drawValue() []byte {
-	n := rapid.SampledFrom([]int{-1, 0, 1, 8, 24, 25, 100}).Draw(m.t, "length")
+	n := rapid.SampledFrom([]int{-1, 0, 1, 8, 24, 25, 100, 5_000}).Draw(m.t, "length")
 	if n < 0 {
 		return nil
 	}
