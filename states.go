@@ -51,6 +51,8 @@ type keeper struct {
 	// it; the lease is what refuses them should that order ever be broken.
 	write  *store.WriteLease
 	cancel context.CancelFunc
+	// watched is closed when nobody tells the loop of state any more. It belongs to the jobs.
+	watched <-chan struct{}
 }
 
 func (s *states) keeper(id record.TaskID) *keeper {
@@ -143,7 +145,7 @@ func (t *threadStates) open(k *keeper, epoch uint64) {
 			return
 		}
 		k.set(state)
-		t.watch(k.id, state, epoch)
+		k.watched = t.watch(k.id, state, epoch)
 	}
 	write, err := k.state.Lease(epoch)
 	if err != nil {
@@ -172,11 +174,13 @@ func (s *states) reached(id record.TaskID, at record.Position) {
 }
 
 // watch ends the incarnation when the engine fails for good, whoever has met the failure: the loop may write nothing for
-// hours while readers do. The next incarnation opens another directory and restores.
-func (t *threadStates) watch(id record.TaskID, state *store.TaskState, epoch uint64) {
+// hours while readers do. The next incarnation opens another directory and restores. ended is closed when that is over.
+func (t *threadStates) watch(id record.TaskID, state *store.TaskState, epoch uint64) (ended <-chan struct{}) {
 	t.wg.Add(1)
+	done := make(chan struct{})
 	go func() {
 		defer t.wg.Done()
+		defer close(done)
 		for {
 			select {
 			case <-state.SpaceChanged():
@@ -192,6 +196,7 @@ func (t *threadStates) watch(id record.TaskID, state *store.TaskState, epoch uin
 			return
 		}
 	}()
+	return done
 }
 
 // waits has the task stand still while its state waits for space, and publishes that. Its stores answer meanwhile.
@@ -338,6 +343,7 @@ func (t *threadStates) Close(id record.TaskID, epoch uint64) {
 		}
 		if k.state != nil {
 			err = k.state.Close()
+			<-k.watched // what it says after StateClosed would be taken for the next state's
 			k.set(nil)
 		}
 		k.mu.Lock()

@@ -53,9 +53,18 @@ func (l *Loop) adopt(tps []record.TopicPartition) {
 	}
 }
 
+// ofState is the task that a state tells something to. It is nil if that was the state of a former incarnation, or the task's
+// former one, which still closes.
+func (l *Loop) ofState(id record.TaskID, epoch uint64) *entry {
+	if epoch != l.cfg.Epoch || l.slot.closing[id] > 0 {
+		return nil
+	}
+	return l.tasks[id]
+}
+
 func (l *Loop) onStateReady(s StateReady) error {
-	e := l.tasks[s.Task]
-	if e == nil || s.Epoch != l.cfg.Epoch || l.slot.closing[s.Task] > 0 {
+	e := l.ofState(s.Task, s.Epoch)
+	if e == nil {
 		return nil
 	}
 	e.state = s.State
@@ -63,7 +72,7 @@ func (l *Loop) onStateReady(s StateReady) error {
 }
 
 func (l *Loop) onStateFailed(s StateFailed) error {
-	if e := l.tasks[s.Task]; e == nil || s.Epoch != l.cfg.Epoch || l.slot.closing[s.Task] > 0 {
+	if l.ofState(s.Task, s.Epoch) == nil {
 		return nil
 	}
 	return fmt.Errorf("thread: the state of task %s: %w", s.Task, s.Err)

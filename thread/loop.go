@@ -284,11 +284,11 @@ func (l *Loop) handle(e broker.Event) error {
 	case StateClosed:
 		l.onStateClosed(e)
 	case StoresServing:
-		if t := l.tasks[e.Task]; t != nil && e.Epoch == l.cfg.Epoch {
+		if t := l.ofState(e.Task, e.Epoch); t != nil {
 			t.serving = true
 		}
 	case StateWaits:
-		if t := l.tasks[e.Task]; t != nil && e.Epoch == l.cfg.Epoch {
+		if t := l.ofState(e.Task, e.Epoch); t != nil {
 			t.waits = e.Err != nil
 		}
 	case Order:
