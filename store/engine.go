@@ -189,7 +189,7 @@ func (e *engine) run(op string, f func() error) error {
 func (e *engine) await(op string, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- caught(op, f) }()
-	patience := time.NewTicker(e.stallPatience)
+	began, patience := time.Now(), time.NewTicker(e.stallPatience/4+1)
 	defer patience.Stop()
 	for {
 		select {
@@ -197,9 +197,9 @@ func (e *engine) await(op string, f func() error) error {
 			return e.failure(op, err)
 		case <-e.fail:
 			return e.dead()
-		case <-patience.C:
+		case now := <-patience.C:
 			// A thread that waits behind a full disk for ever could give up neither its task nor itself.
-			if full := e.space.full.Load(); full != nil {
+			if full := e.space.full.Load(); full.overdue(now, began, e.stallPatience) {
 				e.kill(op, full)
 			}
 		}

@@ -16,6 +16,8 @@ type DiskFullError struct {
 	Dir   string
 	Bytes int
 	Cause error
+	// since is when the engine has begun to wait.
+	since time.Time
 }
 
 func (e *DiskFullError) Error() string {
@@ -27,6 +29,18 @@ func (e *DiskFullError) Unwrap() error { return e.Cause }
 
 // Is makes it a full disk.
 func (e *DiskFullError) Is(target error) bool { return target == ErrDiskFull }
+
+// overdue says that what began at a time has waited for space for longer than is right. Before the disk was full it was slow for
+// another reason, which is none to give the engine up.
+func (e *DiskFullError) overdue(now, began time.Time, patience time.Duration) bool {
+	if e == nil {
+		return false
+	}
+	if e.since.After(began) {
+		began = e.since
+	}
+	return now.Sub(began) >= patience
+}
 
 // space is about an engine that finds the disk full.
 //
@@ -57,7 +71,7 @@ func (s *space) tries(write func() (left int, err error)) error {
 		left, err := write()
 		if !diskFull(err) || s.retry <= 0 || !s.opened.Load() || s.engine.lease.ending() || s.engine.dead() != nil {
 			if waits && s.waiting.Add(-1) == 0 {
-				s.set(nil)
+				s.ends(err == nil)
 			}
 			return err
 		}
@@ -65,7 +79,7 @@ func (s *space) tries(write func() (left int, err error)) error {
 			waits = true
 			s.waiting.Add(1)
 		}
-		s.set(&DiskFullError{s.engine.dir, left, err})
+		s.begins(&DiskFullError{Dir: s.engine.dir, Bytes: left, Cause: err, since: time.Now()})
 		s.wait()
 	}
 }
@@ -80,23 +94,39 @@ func (s *space) wait() {
 	}
 }
 
-func (s *space) set(full *DiskFullError) {
-	was := s.full.Swap(full)
-	if (was == nil) == (full == nil) {
+// begins publishes what a write waits for.
+func (s *space) begins(full *DiskFullError) {
+	if was := s.full.Load(); was != nil {
+		full.since = was.since
+	}
+	if s.full.Swap(full) != nil {
 		return
 	}
 	level := slog.LevelDebug
-	if full != nil {
-		if s.others.Add(1) == 1 {
-			level = slog.LevelWarn
-		}
-		s.engine.log.Log(context.Background(), level, "the disk is full; state can be read, and waits for space", "bytes", full.Bytes, "error", full.Cause)
-	} else {
-		if s.others.Add(-1) == 0 {
-			level = slog.LevelInfo
-		}
-		s.engine.log.Log(context.Background(), level, "the disk has space again")
+	if s.others.Add(1) == 1 {
+		level = slog.LevelWarn
 	}
+	s.engine.log.Log(context.Background(), level, "the disk is full; state can be read, and waits for space", "bytes", full.Bytes, "error", full.Cause)
+	s.tell()
+}
+
+// ends publishes that no write waits any more. Without space it was given up: the state is being closed, or has failed.
+func (s *space) ends(space bool) {
+	if s.full.Swap(nil) == nil {
+		return
+	}
+	level, text := slog.LevelDebug, "the disk has space again"
+	switch last := s.others.Add(-1) == 0; {
+	case !space:
+		text = "the state waits for space no more; what it waited with is not on disk"
+	case last:
+		level = slog.LevelInfo
+	}
+	s.engine.log.Log(context.Background(), level, text)
+	s.tell()
+}
+
+func (s *space) tell() {
 	select {
 	case s.changed <- struct{}{}:
 	default:

@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -116,6 +120,102 @@ func TestUnitThatFindsNoPlaceFails(t *testing.T) {
 	closeDir(t, d)
 }
 
+// An operation is given up for a full disk when it has waited for space for so long, and not when it was slow before.
+func TestOverdue(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	for _, c := range []struct {
+		began, full, now int
+		want             bool
+	}{
+		{0, 0, 9, false}, {0, 0, 10, true}, {0, 9, 10, false}, {0, 9, 18, false}, {0, 9, 19, true}, {100, 0, 101, false}, {100, 0, 110, true},
+	} {
+		if got := (&DiskFullError{since: at(c.full)}).overdue(at(c.now), at(c.began), 10*time.Second); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+	if (*DiskFullError)(nil).overdue(at(100), at(0), time.Second) {
+		t.Error("a disk with space is overdue")
+	}
+}
+
+// The time at which a disk became full stays while its writes are tried again.
+func TestDiskIsFullSinceItsFirstWrite(t *testing.T) {
+	e, _ := bareEngine()
+	var first time.Time
+	for i := range 3 {
+		e.space.begins(&DiskFullError{Bytes: i, since: time.Unix(int64(i)+1, 0)})
+		full := e.space.full.Load()
+		if i == 0 {
+			first = full.since
+		}
+		if full.Bytes != i || !full.since.Equal(first) {
+			t.Errorf("%+v", full)
+		}
+	}
+}
+
+// Who reads the log is not told of space when a state is closed that has waited for it in vain.
+func TestLogTellsOfSpaceThatIsThere(t *testing.T) {
+	noSpace := &fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}
+	for want, last := range map[string]error{"level=INFO msg=\"the disk has space again\"": nil, "level=DEBUG msg=\"the state waits for space no more": noSpace} {
+		e, said := bareEngine()
+		tries := 0
+		err := e.space.tries(func() (int, error) {
+			if tries++; tries < 3 {
+				return 1, noSpace
+			}
+			if last != nil {
+				e.lease.end()
+			}
+			return 0, last
+		})
+		if !errors.Is(err, last) || tries != 3 || strings.Count(said.String(), "msg=") != 2 || !strings.Contains(said.String(), want) {
+			t.Errorf("%v after %d tries:\n%s", err, tries, said)
+		}
+		if e.space.full.Load() != nil || e.space.others.Load() != 0 || e.space.waiting.Load() != 0 {
+			t.Error("it still waits")
+		}
+	}
+}
+
+// Many writes wait at once, and end in any order: when the last has ended nothing waits, and who looks has heard of it.
+func TestManyWritesWaitForSpace(t *testing.T) {
+	e, _ := bareEngine()
+	var full atomic.Bool
+	full.Store(true)
+	var writes sync.WaitGroup
+	for range 16 {
+		writes.Go(func() {
+			for range 50 {
+				err := e.space.tries(func() (int, error) {
+					if full.Load() || rand.IntN(4) == 0 {
+						return 1, syscall.ENOSPC
+					}
+					return 0, nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	<-e.space.changed
+	full.Store(false)
+	writes.Wait()
+	if e.space.full.Load() != nil || e.space.others.Load() != 0 || e.space.waiting.Load() != 0 || len(e.space.changed) != 1 {
+		t.Errorf("full %v, others %d, waiting %d, %d messages", e.space.full.Load(), e.space.others.Load(), e.space.waiting.Load(), len(e.space.changed))
+	}
+}
+
+// bareEngine is one without a database, whose writes may wait for space, and what it logs.
+func bareEngine() (*engine, *bytes.Buffer) {
+	said := new(bytes.Buffer)
+	e := &engine{lease: newLease(), fail: make(chan struct{}), log: slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	e.space = space{engine: e, retry: time.Microsecond, others: new(atomic.Int32), changed: make(chan struct{}, 1)}
+	e.space.opened.Store(true)
+	return e, said
+}
+
 // tight takes so many bytes and no more, until it is given space.
 type tight struct {
 	vfs.File
@@ -136,9 +236,7 @@ func (f *tight) Write(p []byte) (int, error) {
 
 // A full disk takes a part of a write. That part is not written twice.
 func TestPartOfAWriteIsNotRepeated(t *testing.T) {
-	e := &engine{lease: newLease(), fail: make(chan struct{}), log: DirectoryOptions{}.withDefaults().Logger}
-	e.space = space{engine: e, retry: time.Microsecond, others: new(atomic.Int32), changed: make(chan struct{}, 1)}
-	e.space.opened.Store(true)
+	e, _ := bareEngine()
 	f := &tight{left: 5}
 	text := []byte("everything is written once")
 	if n, err := (patientFile{f, &e.space}).Write(text); n != len(text) || err != nil || !bytes.Equal(f.wrote.Bytes(), text) {
