@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel"
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
 )
@@ -42,8 +44,18 @@ func New() (*Exposition, error) {
 	}
 	// The SDK lumps what is above 2,000 series of a metric together. What a topology bounds needs no other bound.
 	provider := metric.NewMeterProvider(metric.WithReader(reader), metric.WithCardinalityLimit(0))
+	// A series that Prometheus does not take, with a label that is no text, is left out, and OpenTelemetry's error handler hears
+	// of it. The default answers with the error alone, so that one value somebody measures would hide everything.
 	return &Exposition{provider, promhttp.HandlerFor(registry,
-		promhttp.HandlerOpts{MaxRequestsInFlight: scrapesAtOnce, Timeout: scrapeTime})}, nil
+		promhttp.HandlerOpts{MaxRequestsInFlight: scrapesAtOnce, Timeout: scrapeTime, ErrorHandling: promhttp.ContinueOnError, ErrorLog: handled{}})}, nil
+}
+
+// handled tells OpenTelemetry's error handler what went wrong in a scrape.
+type handled struct{}
+
+// Println implements promhttp.Logger.
+func (handled) Println(v ...any) {
+	otel.Handle(fmt.Errorf("exposition: %s", strings.TrimSpace(fmt.Sprintln(v...))))
 }
 
 // ServeHTTP implements http.Handler: the text form, or another that the request asks for and Prometheus' client knows.

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
@@ -33,6 +36,52 @@ func TestNothingIsLumpedTogether(t *testing.T) {
 	shown.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	if n := strings.Count(w.Body.String(), "\ntest_lag{"); n != tasks {
 		t.Errorf("%d series, not %d", n, tasks)
+	}
+}
+
+// Whatever values labels have, and however many series share a name, Prometheus can read the answer, and what is right in it is
+// there: one wrong series takes none of the others with it.
+func TestNoLabelBreaksTheText(t *testing.T) {
+	shown, err := exposition.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counter, err := shown.Meter("test").Int64Counter("test.odd", metric.WithDescription("a \\ and\na \"line\" more\n# TYPE test_odd gauge"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := []string{"", `"`, `\`, `\"`, "a\nb", "\n# HELP test_odd", "} 1", "\x00", "\u2028", strings.Repeat("x", 100_000)}
+	for i, v := range values {
+		counter.Add(t.Context(), int64(i)+1, metric.WithAttributes(attribute.String("name", v)))
+	}
+	counter.Add(t.Context(), 100, metric.WithAttributes(attribute.String("name", "no \xff\xfe text")))
+	var heard []error
+	before := otel.GetErrorHandler()
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { heard = append(heard, err) }))
+	defer otel.SetErrorHandler(before)
+	w := httptest.NewRecorder()
+	shown.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(w.Body)
+	if err != nil || w.Code != http.StatusOK {
+		t.Fatal(w.Code, err)
+	}
+	got := map[string]float64{}
+	for _, m := range families["test_odd_total"].GetMetric() {
+		for _, l := range m.Label {
+			got[l.GetValue()] = m.GetCounter().GetValue()
+		}
+	}
+	for i, v := range values {
+		if v != "" && got[v] != float64(i)+1 { // a label without a value is none
+			t.Errorf("%.20q is %v, not %d", v, got[v], i+1)
+		}
+	}
+	if families["go_goroutines"] == nil || got["no \xff\xfe text"] != 0 {
+		t.Error("the process is not there, or what is no text is")
+	}
+	if len(heard) != 1 || !strings.Contains(heard[0].Error(), "UTF-8") {
+		t.Errorf("the error handler has heard %v", heard)
 	}
 }
 
