@@ -2,11 +2,16 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/millrace-io/millrace/fault"
+	"github.com/millrace-io/millrace/lifecycle"
 	"github.com/millrace-io/millrace/query"
 )
 
@@ -46,6 +51,52 @@ func TestCountsOfAStore(t *testing.T) {
 			}
 			if c.Gets() != 6 || c.Scans() != 4 || c.Puts() != 4 || c.Bytes() != 8 {
 				t.Errorf("%d gets, %d scans, %d puts of %d bytes", c.Gets(), c.Scans(), c.Puts(), c.Bytes())
+			}
+		})
+	}
+}
+
+// A restore tells how long each batch took that it has written, and of none that it has not.
+func TestRestoresTellOfEachBatch(t *testing.T) {
+	for name, c := range map[string]struct {
+		records  int
+		inMemory bool
+		most     int64
+	}{"none": {0, false, 100}, "batches": {3 * batchRecordsMax, false, 100}, "in memory": {3 * batchRecordsMax, true, 100}, "tables": {tablesRecordsMin + bulkRecordsMax, false, 100}, "broken": {3 * batchRecordsMax, false, 2}} {
+		t.Run(name, func(t *testing.T) {
+			broken, left := errors.New("broken"), c.most
+			dir := openDir(t, vfs.NewMem(), func(o *DirectoryOptions) {
+				o.Fault = fault.Hook(func(s fault.Site) error {
+					if s.Point == fault.RestoreBatch {
+						if left--; left < 0 {
+							return broken
+						}
+					}
+					return nil
+				})
+			})
+			defer closeDir(t, dir)
+			var took []time.Duration
+			spec := testSpec()
+			spec.Stores[0].InMemory, spec.Stores[0].Counts = c.inMemory, &Counts{Restored: func(d time.Duration) { took = append(took, d) }}
+			s, _ := openTask(t, dir, spec)
+			l, written := newLog(0, 0), 0
+			for i := range c.records {
+				l.put(int64(i), fmt.Appendf(nil, "%08d", i), []byte("v"))
+			}
+			result, err := Restore(t.Context(), s, 0, l, func(p lifecycle.Progress) {
+				if p.Restored > 0 {
+					written++
+				}
+			})
+			if want := c.most < 100; errors.Is(err, broken) != want || err != nil != want || !want && result.Records != int64(c.records) {
+				t.Errorf("%+v, %v", result, err)
+			}
+			if len(took) != written || written == 0 != (c.records == 0) || c.records > 0 && written < 2 || int64(written) > c.most {
+				t.Errorf("%d batches were written, and it told of %d: %v", written, len(took), took)
+			}
+			if slices.ContainsFunc(took, func(d time.Duration) bool { return d < 0 }) {
+				t.Error(took)
 			}
 		})
 	}

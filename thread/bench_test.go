@@ -84,13 +84,17 @@ func (quietWatcher) Resolve(uint64, []record.TopicPartition)    {}
 
 // running is a loop with so many tasks that run.
 func running(t testing.TB, exactlyOnce bool, tasks int32, work *thread.Work) (*thread.Loop, *thread.Slot) {
+	return runningWith(t, exactlyOnce, tasks, work, func(h topology.Host) (task.Chain, error) { return &counter{host: h, refuse: topology.Fail}, nil })
+}
+
+func runningWith(t testing.TB, exactlyOnce bool, tasks int32, work *thread.Work, chain func(topology.Host) (task.Chain, error)) (*thread.Loop, *thread.Slot) {
 	slot := thread.NewSlot("thread-1")
 	q := quiet{slot, tasktest.NewState(1)}
 	slot.Group, slot.Fetcher, slot.Producer = q, quietFetcher{}, quietProducer{q}
 	if exactlyOnce {
 		slot.TransactionalID = "app-me"
 	}
-	cfg := config(slot, []string{"in"}, topology.Fail, nil)
+	cfg := configWith(slot, []string{"in"}, chain)
 	cfg.Budget, cfg.Positions, cfg.States, cfg.Watcher = 1_000, quietWatcher{}, quietStates{q}, quietWatcher{}
 	if cfg.Work = work; work != nil {
 		of := map[record.TaskID]*thread.TaskWork{}

@@ -90,6 +90,11 @@ func (c *counter) process(r *record.Raw) error {
 
 // config is what every test's loop has in common. fail, if there is one, may fail a record after it has had its effect.
 func config(slot *thread.Slot, topics []string, refuse topology.Response, fail func(*record.Raw) error) thread.Config {
+	return configWith(slot, topics, func(h topology.Host) (task.Chain, error) { return &counter{host: h, fail: fail, refuse: refuse}, nil })
+}
+
+// configWith has tasks of another chain.
+func configWith(slot *thread.Slot, topics []string, chain func(topology.Host) (task.Chain, error)) thread.Config {
 	sources := func(id record.TaskID) (tps []record.TopicPartition) {
 		for _, t := range topics {
 			tps = append(tps, record.TopicPartition{Topic: t, Partition: id.Partition})
@@ -103,9 +108,7 @@ func config(slot *thread.Slot, topics []string, refuse topology.Response, fail f
 			return task.New(task.Config{
 				ID: id, Sources: sources(id), State: state, Producer: p, CacheBytes: 1 << 20, MaxIdle: -1,
 				Stores: []task.StoreConfig{{Name: "counts", Changelog: changelog(id.Partition)}},
-				Chain: func(h topology.Host) (task.Chain, error) {
-					return &counter{host: h, fail: fail, refuse: refuse}, nil
-				},
+				Chain:  chain,
 			})
 		},
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace-io/millrace/broker"
 	"github.com/millrace-io/millrace/record"
+	"github.com/millrace-io/millrace/task"
 	"github.com/millrace-io/millrace/thread"
 	"github.com/millrace-io/millrace/topology"
 )
@@ -36,6 +37,47 @@ func TestWorkIsCounted(t *testing.T) {
 		if i > 0 && (got.Commits[i] != 0 || broker.Class(i).String() != name) {
 			t.Errorf("%d of %s", got.Commits[i], name)
 		}
+	}
+}
+
+// punctual is a counter that has functions to call at times.
+type punctual struct {
+	counter
+	due   bool
+	calls uint64
+}
+
+func (p *punctual) PunctuationDue(int64, int64) bool { return p.due }
+func (p *punctual) Punctuations() uint64             { return p.calls }
+func (p *punctual) Punctuate(int64, int64) error {
+	if p.due {
+		p.calls += 3
+	}
+	return nil
+}
+
+// Punctuations count as they are, and their time once for each turn that has any.
+func TestPunctuationsAreCounted(t *testing.T) {
+	now, told := start, []time.Duration(nil)
+	work := thread.NewWork(func() time.Time { now = now.Add(time.Millisecond); return now }, thread.Latencies{
+		Punctuate: func(d time.Duration) { told = append(told, d) },
+	})
+	chain := &punctual{}
+	l, _ := runningWith(t, false, 1, work, func(h topology.Host) (task.Chain, error) {
+		chain.host = h
+		return chain, nil
+	})
+	for i, want := range []int{0, 1, 2, 2} {
+		chain.due = i == 1 || i == 2
+		if _, err := l.Step(start.Add(time.Duration(i) * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		if got := work.Totals(); got.Punctuations != int64(3*want) || len(told) != want {
+			t.Errorf("step %d: %d calls, told %v", i, got.Punctuations, told)
+		}
+	}
+	if len(told) != 2 || told[0] != time.Millisecond || told[1] != time.Millisecond {
+		t.Error(told)
 	}
 }
 
