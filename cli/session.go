@@ -42,6 +42,8 @@ type session struct {
 	life context.Context
 	// ran gets the result of the node's Run.
 	ran chan error
+	// until is when --shutdown-timeout ends, once the node is being stopped.
+	until time.Time
 	// gaveUp says that the node was not waited for, so that it may still write.
 	gaveUp bool
 	// closers are what end calls, last first.
@@ -182,7 +184,15 @@ func (s *session) openTraces() (trace.TracerProvider, error) {
 	if t == nil {
 		return nil, err
 	}
-	s.closing(func() error { t.Close(s.halt.abandoned); return nil })
+	s.closing(func() error {
+		ctx, cancel := s.halt.abandoned, context.CancelFunc(func() {})
+		if !s.until.IsZero() {
+			ctx, cancel = context.WithDeadline(ctx, s.until)
+		}
+		defer cancel()
+		t.Close(ctx)
+		return nil
+	})
 	return t, nil
 }
 
@@ -302,7 +312,8 @@ func (s *session) stopNode() error {
 		return err // it has ended by itself
 	default:
 	}
-	ctx, cancel := context.WithTimeout(s.halt.abandoned, s.ShutdownTimeout)
+	s.until = time.Now().Add(s.ShutdownTimeout)
+	ctx, cancel := context.WithDeadline(s.halt.abandoned, s.until)
 	defer cancel()
 	leave := s.halt.stopping.Err() == nil || s.halt.leave || s.passing()
 	s.say.ending(leave)

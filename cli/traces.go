@@ -22,10 +22,10 @@ func (t *traceSettings) spans(app, instance string, log *slog.Logger) exposition
 func (t *traceSettings) check() error {
 	c := t.spans("", "", nil)
 	if c.Endpoint == "" {
-		c.Endpoint = "http://127.0.0.1:4318"
+		c.Endpoint = "http://127.0.0.1:4318" // one that is right
 	}
 	wrong := (*exposition.TracesError)(nil)
-	if err := c.Check(); errors.As(err, &wrong) {
+	if err := c.Check(); errors.As(err, &wrong) && (t.TraceEndpoint != "" || wrong.Field == "Ratio") {
 		return &UsageError{Detail: "--trace-" + strings.ToLower(wrong.Field) + " " + wrong.Problem, Cause: err}
 	}
 	return nil

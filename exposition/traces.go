@@ -6,18 +6,19 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"os"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 )
 
-// TracesConfig says which spans go where. What OpenTelemetry has names of its own for (headers with a token, certificates, attributes of
-// the resource) is taken from its variables of the environment, as by every program with its exporter.
+// TracesConfig says which spans go where. Headers with a token and attributes of the resource are taken from OpenTelemetry's variables
+// of the environment: OTEL_EXPORTER_OTLP_HEADERS and OTEL_EXPORTER_OTLP_TRACES_HEADERS, and OTEL_RESOURCE_ATTRIBUTES.
 type TracesConfig struct {
 	// Endpoint is the URL of a collector that takes spans as OTLP over HTTP, such as http://127.0.0.1:4318. Without a path it
 	// gets /v1/traces.
@@ -41,7 +42,7 @@ func (e *TracesError) Error() string { return "exposition: TracesConfig." + e.Fi
 // tracesPath is where a collector takes spans if the URL has no path.
 const tracesPath = "/v1/traces"
 
-// Check fails with a *TracesError if a field cannot be used. It asks no collector.
+// Check fails with a *TracesError if a field cannot be used, or the headers of the environment. It asks no collector.
 func (c TracesConfig) Check() error {
 	if _, err := c.collector(); err != nil {
 		return err
@@ -49,7 +50,8 @@ func (c TracesConfig) Check() error {
 	if !(c.Ratio > 0 && c.Ratio <= 1) { // as said, NaN is none
 		return &TracesError{"Ratio", fmt.Sprintf("%v is no share; give a number above 0 and up to 1, such as 0.1", c.Ratio)}
 	}
-	return nil
+	_, err := headersOf(os.Getenv)
+	return err
 }
 
 func (c TracesConfig) collector() (*url.URL, error) {
@@ -70,12 +72,13 @@ func (c TracesConfig) collector() (*url.URL, error) {
 // every five seconds. What the collector does not take in time is dropped: nothing waits for it but Close.
 type Traces struct {
 	trace.TracerProvider
-	sdk      *sdk.TracerProvider
-	exporter *telling
+	sdk       *sdk.TracerProvider
+	collector *collector
+	exporter  *telling
 }
 
 // NewTraces begins to trace. The collector need not be there yet. It fails with a *TracesError if a field of c cannot be used,
-// and with the exporter's reason if one of its variables of the environment cannot.
+// or the headers of the environment.
 func NewTraces(c TracesConfig) (*Traces, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -84,16 +87,20 @@ func NewTraces(c TracesConfig) (*Traces, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	u, _ := c.collector() // it has just been checked
-	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(u.String()))
+	to, err := newCollector(u)
 	if err != nil {
-		return nil, fmt.Errorf("exposition: spans cannot be sent: %w", err)
+		return nil, err
 	}
 	about, err := resource.New(context.Background(), resource.WithAttributes(attribute.String("service.name", c.Service),
 		attribute.String("service.instance.id", c.Instance)), resource.WithHost(), resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
 		c.Logger.Warn("not all of what OTEL_RESOURCE_ATTRIBUTES says can be used", "error", err)
 	}
-	t := &Traces{exporter: &telling{SpanExporter: exporter, log: c.Logger, to: u.String()}}
+	exporter, err := otlptrace.New(context.Background(), to)
+	if err != nil {
+		return nil, fmt.Errorf("exposition: spans cannot be sent: %w", err)
+	}
+	t := &Traces{collector: to, exporter: &telling{SpanExporter: exporter, log: c.Logger, to: u.String()}}
 	t.sdk = sdk.NewTracerProvider(sdk.WithBatcher(t.exporter), sdk.WithResource(about), sdk.WithSampler(sdk.TraceIDRatioBased(c.Ratio)))
 	t.TracerProvider = t.sdk
 	return t, nil
@@ -112,8 +119,8 @@ func (t *Traces) Close(ctx context.Context) {
 	defer cancel()
 	if t.sdk.Shutdown(ctx) != nil {
 		t.exporter.say(errUntaken)
-		_ = t.exporter.SpanExporter.Shutdown(ctx) // ends the request that is under way
 	}
+	_ = t.collector.Stop(ctx) // the request that is under way too
 }
 
 // telling is an exporter that tells of failures: once when they begin, and once when they end. OpenTelemetry's own way is a
