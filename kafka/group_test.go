@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -147,9 +148,11 @@ func await(t *testing.T, what string, holds func() bool, peers ...*peer) {
 	defer deadline.Stop()
 	// One select for any number of inboxes: their wake channels feed one.
 	wake, stop := make(chan struct{}, 1), make(chan struct{})
+	var forwarding sync.WaitGroup
+	defer forwarding.Wait() // one that is still there would take a wake from the next await
 	defer close(stop)
 	for _, p := range peers {
-		go func() {
+		forwarding.Go(func() {
 			for {
 				select {
 				case <-p.inbox.Wake():
@@ -161,7 +164,7 @@ func await(t *testing.T, what string, holds func() bool, peers ...*peer) {
 					return
 				}
 			}
-		}()
+		})
 	}
 	for {
 		for _, p := range peers {
