@@ -7,18 +7,18 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"golang.org/x/net/http/httpguts"
 	"google.golang.org/protobuf/proto"
 )
 
-// collector sends spans over HTTP, each batch once. OpenTelemetry's own client would be the easy version. Those of its releases that gRPC as it
-// is here allows read an answer of any size into memory, print a header that they cannot read, token and all, and tell of
-// refused spans outside of the log.
+// collector sends spans over HTTP, each batch once. OpenTelemetry's own client would be the easy version. Those of its releases
+// that gRPC as it is here allows read an answer of any size into memory, print a header that they cannot read, token and all,
+// and tell of refused spans outside of the log.
 type collector struct {
 	url     string
 	headers http.Header
@@ -34,15 +34,11 @@ const (
 	answerBytes = 64 << 10
 )
 
-func newCollector(u *url.URL) (*collector, error) {
-	headers, err := headersOf(os.Getenv)
-	if err != nil {
-		return nil, err
-	}
+func newCollector(to string, headers http.Header) *collector {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: 1, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: answerBytes}
 	refuse := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a token goes where it was meant to
 	life, end := context.WithCancel(context.Background())
-	return &collector{u.String(), headers, &http.Client{Transport: transport, CheckRedirect: refuse}, life, end}, nil
+	return &collector{to, headers, &http.Client{Transport: transport, CheckRedirect: refuse}, life, end}
 }
 
 // headersOf are the headers of OpenTelemetry's variables, name=value with commas between, values percent-encoded. No error shows one:
@@ -57,7 +53,7 @@ func headersOf(variable func(string) string) (http.Header, error) {
 			key, encoded, ok := strings.Cut(pair, "=")
 			key = strings.TrimSpace(key)
 			value, err := url.PathUnescape(strings.TrimSpace(encoded))
-			if !ok || err != nil || key == "" || strings.ContainsAny(key, " \t\r\n:") || strings.ContainsAny(value, "\r\n\x00") {
+			if !ok || err != nil || !httpguts.ValidHeaderFieldName(key) || !httpguts.ValidHeaderFieldValue(value) {
 				return nil, &TracesError{"Endpoint", "has headers in " + name + " that cannot be read; give name=value, with commas between and values percent-encoded"}
 			}
 			headers.Set(key, value)

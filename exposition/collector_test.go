@@ -12,6 +12,7 @@ import (
 
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"golang.org/x/net/http/httpguts"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -103,4 +104,41 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	go func() { <-came; cancel() }()
 	traces.Close(ctx)
 	<-left
+}
+
+// What the environment says is taken or refused; a header that is taken can be sent, and what is refused is not shown.
+func FuzzHeaders(f *testing.F) {
+	for _, text := range []string{"", "a=b", "a=b,c=d%20e", "a", "=b", "a=%zz", "a=%0a", " a = b ,", "a:b=c"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		headers, err := headersOf(func(name string) string { return map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": text}[name] })
+		if err != nil {
+			if len(text) > 8 && strings.Contains(err.Error(), text) {
+				t.Error(err)
+			}
+			return
+		}
+		for name, values := range headers {
+			if !httpguts.ValidHeaderFieldName(name) || len(values) != 1 || !httpguts.ValidHeaderFieldValue(values[0]) {
+				t.Errorf("%q: %q cannot be sent: %q", text, name, values)
+			}
+		}
+	})
+}
+
+// Whatever a collector answers is nothing, or one line about spans that it has refused.
+func FuzzAnswer(f *testing.F) {
+	for _, said := range []*collectorpb.ExportTracePartialSuccess{nil, {RejectedSpans: 7, ErrorMessage: "too\nmany"}, {RejectedSpans: -1}} {
+		b, err := proto.Marshal(&collectorpb.ExportTraceServiceResponse{PartialSuccess: said})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if err := taken(bytes.NewReader(b)); err != nil && (strings.Contains(err.Error(), "\n") || !strings.HasPrefix(err.Error(), "it has refused")) {
+			t.Error(err)
+		}
+	})
 }

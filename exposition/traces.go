@@ -44,28 +44,29 @@ const tracesPath = "/v1/traces"
 
 // Check fails with a *TracesError if a field cannot be used, or the headers of the environment. It asks no collector.
 func (c TracesConfig) Check() error {
-	if _, err := c.collector(); err != nil {
-		return err
-	}
-	if !(c.Ratio > 0 && c.Ratio <= 1) { // as said, NaN is none
-		return &TracesError{"Ratio", fmt.Sprintf("%v is no share; give a number above 0 and up to 1, such as 0.1", c.Ratio)}
-	}
-	_, err := headersOf(os.Getenv)
+	_, err := c.collector()
 	return err
 }
 
-func (c TracesConfig) collector() (*url.URL, error) {
+// collector is who the configuration is about.
+func (c TracesConfig) collector() (*collector, error) {
 	u, err := url.Parse(c.Endpoint)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery+u.Fragment != "":
 		return nil, &TracesError{"Endpoint", "is no URL of a collector; give one such as http://127.0.0.1:4318"}
 	case u.User != nil:
 		return nil, &TracesError{"Endpoint", "has a user or a password in it, which is no place for secrets; give it without, and what the collector asks for in OTEL_EXPORTER_OTLP_HEADERS"}
+	case !(c.Ratio > 0 && c.Ratio <= 1): // as said, NaN is none
+		return nil, &TracesError{"Ratio", fmt.Sprintf("%v is no share; give a number above 0 and up to 1, such as 0.1", c.Ratio)}
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = tracesPath
 	}
-	return u, nil
+	headers, err := headersOf(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	return newCollector(u.String(), headers), nil
 }
 
 // Traces is a TracerProvider that sends spans to a collector. It keeps them until they are sent, at most 2,048, and sends
@@ -80,16 +81,12 @@ type Traces struct {
 // NewTraces begins to trace. The collector need not be there yet. It fails with a *TracesError if a field of c cannot be used,
 // or the headers of the environment.
 func NewTraces(c TracesConfig) (*Traces, error) {
-	if err := c.Check(); err != nil {
+	to, err := c.collector()
+	if err != nil {
 		return nil, err
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	u, _ := c.collector() // it has just been checked
-	to, err := newCollector(u)
-	if err != nil {
-		return nil, err
 	}
 	about, err := resource.New(context.Background(), resource.WithAttributes(attribute.String("service.name", c.Service),
 		attribute.String("service.instance.id", c.Instance)), resource.WithHost(), resource.WithTelemetrySDK(), resource.WithFromEnv())
@@ -100,7 +97,7 @@ func NewTraces(c TracesConfig) (*Traces, error) {
 	if err != nil {
 		return nil, fmt.Errorf("exposition: spans cannot be sent: %w", err)
 	}
-	t := &Traces{collector: to, exporter: &telling{SpanExporter: exporter, log: c.Logger, to: u.String()}}
+	t := &Traces{collector: to, exporter: &telling{SpanExporter: exporter, log: c.Logger, to: to.url}}
 	t.sdk = sdk.NewTracerProvider(sdk.WithBatcher(t.exporter), sdk.WithResource(about), sdk.WithSampler(sdk.TraceIDRatioBased(c.Ratio)))
 	t.TracerProvider = t.sdk
 	return t, nil
