@@ -144,7 +144,6 @@ func (o *overlay) rowMark() uint64 { return uint64(o.number)<<markShift | markRo
 func (o *overlay) setRow(row *topology.Cell, value []byte, timestamp int64) error {
 	c := o.cells[row.Key]
 	if c == nil {
-		o.mem.cold.get(hashed(bytesOf(row.Key)), o.number, bytesOf(row.Key))
 		c = o.mem.take(o, row.Key)
 		c.Mark |= markKnown
 		c.Present, c.Timestamp = row.Present, row.Timestamp
