@@ -18,6 +18,9 @@ import (
 type overheard struct {
 	mu  sync.Mutex // connections belong to many goroutines
 	ids map[int16]map[string]bool
+	// patience is the longest time that a write was given, of writes.
+	patience time.Duration
+	writes   int
 }
 
 // spied is a connection whose requests are overheard. One goroutine writes to it at a time.
@@ -55,6 +58,16 @@ func (s *spied) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
+// SetWriteDeadline implements net.Conn.
+func (s *spied) SetWriteDeadline(at time.Time) error {
+	if !at.IsZero() {
+		s.by.mu.Lock()
+		s.by.patience, s.by.writes = max(s.by.patience, time.Until(at)), s.by.writes+1
+		s.by.mu.Unlock()
+	}
+	return s.Conn.SetWriteDeadline(at)
+}
+
 func (o *overheard) note(api int16, id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -70,8 +83,8 @@ func (o *overheard) has(api int16, id string) bool {
 	return o.ids[api][id]
 }
 
-// What is set for clients is in their requests: how they are called, each by its role, and how the consumers of stream threads
-// fetch.
+// What is set for clients is in their requests: how they are called, each by its role, for how long they wait, and how the
+// consumers of stream threads fetch.
 func TestClientSettingsReachTheBrokers(t *testing.T) {
 	c := cluster(t)
 	heard := &overheard{ids: map[int16]map[string]bool{}}
@@ -90,7 +103,7 @@ func TestClientSettingsReachTheBrokers(t *testing.T) {
 		return nil, nil, false
 	})
 	start(t, wordCount(t), millrace.WithBrokers(c.Addrs()...), millrace.WithStateDir(t.TempDir()), millrace.WithThreads(1),
-		millrace.WithClientID("shop"), millrace.WithFetchMaxWait(70*time.Millisecond), millrace.WithFetchPartitionBytes(20_000),
+		millrace.WithClientID("shop"), millrace.WithRequestTimeout(3*time.Second), millrace.WithFetchMaxWait(70*time.Millisecond), millrace.WithFetchPartitionBytes(20_000),
 		millrace.WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, address)
 			if err != nil {
@@ -114,10 +127,18 @@ func TestClientSettingsReachTheBrokers(t *testing.T) {
 			}
 		}
 	}
+	if heard.writes == 0 || heard.patience > 3*time.Second {
+		t.Errorf("%d writes were given up to %s", heard.writes, heard.patience)
+	}
+	seen := 0
 	fetches.Range(func(key, _ any) bool {
+		seen++
 		if got := key.([2]int32); got[1] > 20_000 || got[0] > 70 {
 			t.Errorf("a fetch waits %d ms for %d bytes of a partition", got[0], got[1])
 		}
 		return true
 	})
+	if seen == 0 {
+		t.Error("no fetch was seen")
+	}
 }

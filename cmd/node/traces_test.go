@@ -17,9 +17,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// taken is a span as a collector has it, with the name of the service that it is from.
+// taken is a span as a collector has it, with the service that it is from.
 type taken struct {
-	service string
+	service, instance string
 	*spanpb.Span
 }
 
@@ -36,15 +36,13 @@ func collect(t *testing.T, status int) (address string, spans <-chan taken) {
 		}
 		w.WriteHeader(status)
 		for _, of := range batch.ResourceSpans {
-			service := ""
+			about := map[string]string{}
 			for _, a := range of.Resource.Attributes {
-				if a.Key == "service.name" {
-					service = a.Value.GetStringValue()
-				}
+				about[a.Key] = a.Value.GetStringValue()
 			}
 			for _, scope := range of.ScopeSpans {
 				for _, span := range scope.Spans {
-					all <- taken{service, span}
+					all <- taken{about["service.name"], about["service.instance.id"], span}
 				}
 			}
 		}
@@ -78,8 +76,8 @@ func TestSpansGoToTheCollector(t *testing.T) {
 	for committed, processed := false, false; !committed || !processed; {
 		select {
 		case s := <-spans:
-			if s.service != "traced" {
-				t.Fatalf("a span of %q", s.service)
+			if s.service != "traced" || "http://"+s.instance != d.base {
+				t.Fatalf("a span of %q %q, and the node is at %s", s.service, s.instance, d.base)
 			}
 			committed = committed || s.Name == "commit"
 			processed = processed || s.Name == "process "+linesTopic("traced") && linked(s)
